@@ -1,0 +1,1 @@
+"""Making notebooks: put answers in, run, store outputs, test with nbval."""

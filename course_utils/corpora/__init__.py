@@ -1,0 +1,1 @@
+"""Text and images for the lessons: generators, loaders, downloads."""

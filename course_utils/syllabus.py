@@ -1,0 +1,64 @@
+"""The one list of lessons. Adding a lesson is a line here and four files that carry its name.
+
+Standard library only: `python -m course_utils` reads this list before anything is installed.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class LessonInfo:
+    """A row of the course's map. `minutes` is for a learner who does the exercises, not for a machine."""
+
+    number: int
+    name: str
+    title: str
+    sentence: str
+    minutes: int
+    needs: str
+
+    @property
+    def stem(self) -> str:
+        return f"{self.number:02d}_{self.name}"
+
+    @property
+    def notebook(self) -> Path:
+        return ROOT / "notebooks" / f"{self.stem}.ipynb"
+
+    @property
+    def ready(self) -> bool:
+        """Whether the lesson exists in this version of the course."""
+        return self.notebook.exists()
+
+
+_ROWS = [
+    ("start_here", "Start here", "How a lesson works: write a function, check it, read what comes back.", 20, "Python, and what a matrix is"),
+    ("rnn_translator", "A translator that forgets", "An RNN translates English to French through one vector, and gets worse as sentences grow.", 90, "lesson 00, and what a neural network layer is"),
+    ("attention_translator", "A translator that looks back", "The same translator, with attention: quality holds, and a map shows where it looked.", 90, "lesson 01"),
+    ("attention_layer", "The attention layer", "Queries, keys and values, apart from any translator, and why scores are divided by √d_k.", 75, "lesson 02"),
+    ("self_attention", "Self-attention and positions", "A set of vectors attends to itself; without positions it cannot know any order.", 75, "lesson 03"),
+    ("masking", "Masking", "Padding and the future are hidden by minus infinity, and a model that cheats is caught.", 60, "lesson 04"),
+    ("multi_head", "Many heads", "Several small attentions side by side see several relations at once.", 75, "lesson 05"),
+    ("sequence_models", "RNN, CNN, attention", "Three ways to move information along a sequence, measured against each other.", 75, "lesson 06"),
+    ("transformer_block", "The Transformer block", "Attention, an MLP, residual connections and a norm: the block that everything repeats.", 75, "lesson 06"),
+    ("language_model", "A language model", "Blocks, an embedding and a projection write English.", 90, "lesson 08"),
+    ("transformer_translator", "A Transformer that translates", "Encoder and decoder from lesson 08's parts, beside lesson 02's translator.", 90, "lessons 02 and 08"),
+    ("vision_transformer", "A Vision Transformer", "An image cut into patches is a sequence.", 75, "lesson 08"),
+    ("pre_norm", "Pre-LN and its relatives", "Where the norm stands decides how deep a stack can be trained.", 75, "lesson 09"),
+    ("fast_decoding", "KV cache and linear attention", "The same text with far less work, and an attention that is a running sum.", 75, "lesson 09"),
+    ("flash_attention", "Flash attention", "Exact attention, block by block, that never stores the N × N matrix.", 90, "lesson 05"),
+    ("flash_triton", "Flash attention in Triton", "The same algorithm as a GPU kernel, written by hand.", 120, "lesson 14"),
+]  # fmt: skip
+
+LESSONS = [LessonInfo(number, *row) for number, row in enumerate(_ROWS)]
+
+
+def find(name: str) -> LessonInfo:
+    """The lesson called `name` ("multi_head"), "06_multi_head", "06" or "6"; ValueError names the choices."""
+    for lesson in LESSONS:
+        if name in (lesson.name, lesson.stem, f"{lesson.number:02d}", str(lesson.number)):
+            return lesson
+    raise ValueError(f"no lesson is called {name!r}; the lessons are: {', '.join(x.stem for x in LESSONS)}")
