@@ -1,66 +1,63 @@
 """Stop Python code that runs too long, in the main thread, on every system."""
 
 import _thread
-import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, TracebackType
 
-_THIS_ROOM = os.path.dirname(__file__)
+AGAIN = 0.05  # seconds between two interrupts of the same code
+ATTEMPTS = 200
 
 
 class OutOfTime(Exception):
     """The time limit was reached."""
 
 
-@contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
+class time_limit:
     """Raise `OutOfTime` when the body takes more than `seconds` (of the clock on the wall).
 
     A watchdog thread interrupts the main thread, as the stop button does. Code in a loop inside C cannot be
     stopped like this: the notebook runner's own limit ends such a cell. Outside the main thread there is no limit.
     A stop by the user still raises KeyboardInterrupt.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    watchdog = _Watchdog(seconds)
-    try:
-        watchdog.start()
-        try:
-            yield
-        finally:
-            watchdog.finish()
-    except BaseException:
-        watchdog.finish()  # the interrupt may have come just before the line above
-        if not watchdog.fired:
-            raise
-    finally:
-        watchdog.restore()
-    if watchdog.fired:
-        raise OutOfTime(f"stopped after {seconds:g} seconds")
-
-
-class _Watchdog:
-    """Interrupts the main thread after a while, again and again until `finish` is called."""
-
-    AGAIN = 0.05  # seconds
 
     def __init__(self, seconds: float):
-        self.seconds, self.fired = seconds, False
+        self._seconds, self._fired = seconds, False
         self._finished, self._lock = threading.Event(), threading.Lock()
 
-    def start(self) -> None:
-        self._trace = sys.gettrace()
-        # Our own handler: an ignored SIGINT (a job in the background of a shell) would stop nothing.
-        self._handler = signal.signal(signal.SIGINT, self._interrupt)
-        threading.Thread(target=self._watch, daemon=True).start()
+    def __enter__(self) -> None:
+        self._caller = sys._getframe(1)
+        self._active = threading.current_thread() is threading.main_thread()
+        if self._active:
+            self._trace = sys.gettrace()
+            # Our own handler: an ignored SIGINT (a job in the background of a shell) would stop nothing.
+            self._handler = signal.signal(signal.SIGINT, self._interrupt)
+            threading.Thread(target=self._watch, daemon=True).start()
 
-    def finish(self) -> None:
-        """Stop interrupting, even if an interrupt arrives right now."""
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if not self._active:
+            return
+        self._finish()
+        sys.settrace(self._trace)
+        signal.signal(signal.SIGINT, signal.default_int_handler if self._handler is None else self._handler)
+        if self._fired:
+            raise OutOfTime(f"stopped after {self._seconds:g} seconds") from None
+
+    def _watch(self) -> None:
+        """In the watchdog's thread: wait, then interrupt the main thread until it has left the body."""
+        pause = self._seconds
+        for _ in range(ATTEMPTS):
+            if self._finished.wait(pause):
+                return
+            with self._lock:
+                if not self._finished.is_set():
+                    self._fired = True
+                    _thread.interrupt_main()
+            pause = AGAIN
+
+    def _finish(self) -> None:
+        """Tell the watchdog to stop, even if one of its interrupts arrives right now."""
         while not self._finished.is_set():
             try:
                 with self._lock:
@@ -68,24 +65,11 @@ class _Watchdog:
             except KeyboardInterrupt:
                 continue
 
-    def restore(self) -> None:
-        sys.settrace(self._trace)
-        signal.signal(signal.SIGINT, signal.default_int_handler if self._handler is None else self._handler)
-
-    def _watch(self) -> None:
-        pause = self.seconds
-        while not self._finished.wait(pause):
-            with self._lock:
-                if not self._finished.is_set():
-                    self.fired = True
-                    _thread.interrupt_main()
-            pause = self.AGAIN
-
     def _interrupt(self, signum: int, frame: FrameType | None) -> None:
         """Raise KeyboardInterrupt here, and once more at the next line: `try … except:` may swallow the first."""
-        if self.fired:
+        if self._fired:
             sys.settrace(_raise_at_next_line)
-            while frame is not None and not frame.f_code.co_filename.startswith(_THIS_ROOM):
+            while frame is not None and frame is not self._caller:
                 frame.f_trace = _raise_at_next_line
                 frame = frame.f_back
         raise KeyboardInterrupt

@@ -20,9 +20,9 @@ _PARTS = [  # name, first and last lesson, colour
 
 def course_map() -> Figure:
     """Every lesson as a box, in order, part by part; lessons still to come have a dashed frame."""
-    figure, axes = new_figure(5.7)
-    canvas(axes, 10.4, 9.0)
-    top = 8.8
+    figure, axes = new_figure(5.85)
+    canvas(axes, 10.4, 9.5)
+    top = 9.2
     for part, first, last, colour in _PARTS:
         axes.text(0.1, top, part, fontsize=11, fontweight="bold", color=colour, va="center")
         for place, lesson in enumerate(LESSONS[first : last + 1]):
