@@ -118,8 +118,10 @@ def _value_difference(expected: Tensor, got: Tensor) -> str | None:
     close = torch.isclose(got.double(), expected.double(), rtol=relative, atol=absolute, equal_nan=True)
     if bool(close.all()):
         return None
+    if expected.numel() == 1:
+        return f"expected {_number(expected)}\ngot      {_number(got)}"
     parts = [_first_not_a_number(expected, got) or _largest_error(expected, got, close)]
-    if 1 < expected.numel() <= FEW:
+    if expected.numel() <= FEW:
         parts += [f"expected {_numbers(expected)}", f"got      {_numbers(got)}"]
     return "\n".join(parts)
 
@@ -141,7 +143,7 @@ def _largest_error(expected: Tensor, got: Tensor, close: Tensor) -> str:
 
 
 def _index(index: tuple[int, ...]) -> str:
-    return f"[{', '.join(map(str, index))}]" if index else "the only value"
+    return f"[{', '.join(map(str, index))}]"
 
 
 def _number(value: Tensor) -> str:
