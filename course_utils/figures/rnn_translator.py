@@ -1,0 +1,59 @@
+"""The pictures of lesson 01."""
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from course_utils.figures.diagrams import arrow, box, canvas
+from course_utils.figures.style import COLOURS, new_figure
+
+SOURCE, VECTOR, TARGET = COLOURS["blue"], COLOURS["red"], COLOURS["green"]
+
+
+def unrolled(source: Sequence[str], target: Sequence[str], vector_size: int) -> Figure:
+    """The encoder-decoder, step by step: the encoder above, then one vector, then the decoder below."""
+    gap, width = 1.75, 1.25
+    columns = max(len(source) + 1, len(target) + 1)
+    figure, axes = new_figure(4.2)
+    canvas(axes, gap * columns, 7.6)
+    for i, word in enumerate(source):
+        x = gap * (i + 0.5)
+        box(axes, x, 6.3, width, 0.8, f"$h_{{{i + 1}}}$", SOURCE)
+        axes.text(x, 4.95, word, ha="center", va="center")
+        arrow(axes, (x, 5.2), (x, 5.85), SOURCE)
+        arrow(axes, (x + width / 2, 6.3), (x + gap - width / 2, 6.3), SOURCE)
+    end = gap * (len(source) + 0.5)
+    box(axes, end, 6.3, width, 1.5, f"$c$\n{vector_size}\nnumbers", VECTOR)
+    _from_vector_to_decoder(axes, end, gap / 2)
+    for j, word in enumerate([*target, "</s>"]):
+        x = gap * (j + 0.5)
+        box(axes, x, 1.7, width, 0.8, f"$s_{{{j + 1}}}$", TARGET)
+        axes.text(x, 3.05, word, ha="center", va="center")
+        arrow(axes, (x, 2.15), (x, 2.8), TARGET)
+        axes.text(x, 0.35, ["<s>", *target][j], ha="center", va="center", color=COLOURS["grey"])
+        arrow(axes, (x, 0.6), (x, 1.25), COLOURS["grey"])
+        if j < len(target):
+            arrow(axes, (x + width / 2, 1.7), (x + gap - width / 2, 1.7), TARGET)
+    axes.text(0, 7.2, "encoder: reads the English words", color=SOURCE, va="center")
+    axes.text(gap * columns, 3.75, "decoder: writes the French words", color=TARGET, va="center", ha="right")
+    return figure
+
+
+def _from_vector_to_decoder(axes: Axes, x: float, start: float) -> None:
+    """The line from the vector, between the two rows, to the first decoder state."""
+    left = start - 0.8
+    axes.plot([x, x, left, left], [5.5, 4.3, 4.3, 1.7], color=VECTOR, linewidth=1.4)
+    arrow(axes, (left, 1.7), (start - 0.6, 1.7), VECTOR)
+
+
+def padded_batch(words: Sequence[Sequence[str]], lengths: Sequence[int]) -> Figure:
+    """A batch as a table: the last valid word of each row in red, the valid words before it in blue, padding dashed."""
+    columns = max(len(row) for row in words)
+    figure, axes = new_figure(0.45 * len(words) + 0.35)
+    canvas(axes, columns * 1.6, len(words))
+    for i, (row, length) in enumerate(zip(words, lengths, strict=True)):
+        for t, word in enumerate(row):
+            colour = SOURCE if t < length - 1 else VECTOR if t == length - 1 else COLOURS["grey"]
+            box(axes, 1.6 * t + 0.8, len(words) - i - 0.5, 1.5, 0.8, word, colour, faint=t >= length, size=8.5)
+    return figure
