@@ -31,9 +31,9 @@ def main(names: list[str], check: bool = False) -> int:
         print(f"there is no notebook for: {', '.join(missing)}")
         return 1
     if not check:
-        readme.stamp()
         for lesson in lessons:
             build(lesson)
+        readme.stamp()
     found = [f"{x.stem}: {problem}" for x in lessons for problem in problems(x)] + readme.problems()
     print("\n".join(found) or f"{len(lessons)} notebooks are up to date")
     return 1 if found else 0

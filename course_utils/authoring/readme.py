@@ -1,8 +1,13 @@
-"""The README's map of lessons, stamped from the one list."""
+"""What the README shows of the lessons: their map, from the one list, and pictures, from the notebooks' outputs."""
+
+import base64
 
 from course_utils import syllabus
+from course_utils.authoring import assemble
 
 README = syllabus.ROOT / "README.md"
+PICTURES = syllabus.ROOT / "data" / "pictures"
+_SHOWN = {"bleu_by_length": ("rnn_translator", "bleu-by-length")}  # picture -> lesson and cell
 _BEGIN, _END = "<!-- lessons: stamped by `build` -->", "<!-- end of lessons -->"
 
 
@@ -16,13 +21,30 @@ def lesson_map() -> str:
 
 
 def stamp() -> None:
-    """Write the map into the README."""
+    """Write the map into the README, and the pictures beside it."""
     README.write_text(_with_map(README.read_text(encoding="utf-8")), encoding="utf-8", newline="\n")
+    PICTURES.mkdir(exist_ok=True)
+    for name in _SHOWN:
+        (PICTURES / f"{name}.png").write_bytes(_picture(name))
 
 
 def problems() -> list[str]:
+    """What is stale in the README, in words."""
     text = README.read_text(encoding="utf-8")
-    return [] if _with_map(text) == text else ["README.md: the map of lessons is stale; run `build`"]
+    found = [] if _with_map(text) == text else ["README.md: the map of lessons is stale; run `build`"]
+    for name in _SHOWN:
+        path = PICTURES / f"{name}.png"
+        if not path.exists() or path.read_bytes() != _picture(name):
+            found.append(f"{path.name} is not the picture of its lesson; run `build`")
+    return found
+
+
+def _picture(name: str) -> bytes:
+    """The PNG that the lesson's cell shows."""
+    lesson, cell_id = _SHOWN[name]
+    notebook = assemble.read(syllabus.find(lesson).notebook)
+    cell = next(cell for cell in notebook.cells if cell.id == cell_id)
+    return next(base64.b64decode(o.data["image/png"]) for o in cell.outputs if "image/png" in o.get("data", {}))
 
 
 def _with_map(text: str) -> str:

@@ -23,6 +23,7 @@ from course_utils import start
 
 lesson = start("{name}", globals())
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from course_utils.figures.style import COLOURS, new_figure
@@ -10,7 +11,7 @@ Bin = tuple[int, int]
 _ORDER = ("blue", "orange", "green", "purple", "sky", "red")
 
 
-def loss_curve(losses: Sequence[float], *, chance: float, unit: str = "nats per token", smooth: int = 20) -> Figure:
+def loss_curve(losses: Sequence[float], *, chance: float, unit: str = "nats per token", smooth: int = 50) -> Figure:
     """The loss of every training step, faint, with its running mean over `smooth` steps and the loss of guessing."""
     figure, axes = new_figure(2.8)
     steps = range(1, len(losses) + 1)
@@ -19,13 +20,19 @@ def loss_curve(losses: Sequence[float], *, chance: float, unit: str = "nats per 
     axes.plot(steps, means, color=COLOURS["blue"], linewidth=2, label=f"mean of {smooth} steps")
     axes.axhline(chance, color=COLOURS["grey"], linestyle="--", linewidth=1.2, label="all words equally likely")
     axes.set(xlabel="training step", ylabel=f"loss ({unit})", xlim=(0, len(losses)), ylim=(0, None))
-    axes.legend()
+    axes.legend(loc="upper right", bbox_to_anchor=(1, 0.9))
     return figure
 
 
-def bleu_curves(curves: Mapping[str, Sequence[float]], bins: Sequence[Bin], *, title: str = "") -> Figure:
-    """BLEU against sentence length, a curve a model, a point a bin; a single curve shows its values too."""
+def bleu_curves(curves: Mapping[str, Sequence[float]], bins: Sequence[Bin]) -> Figure:
+    """BLEU against sentence length, a curve a model, a point a bin."""
     figure, axes = new_figure(3.2)
+    draw_bleu_curves(axes, curves, bins)
+    return figure
+
+
+def draw_bleu_curves(axes: Axes, curves: Mapping[str, Sequence[float]], bins: Sequence[Bin]) -> None:
+    """The curves of `bleu_curves` in given axes; a single curve shows its values too."""
     places = range(len(bins))
     for (label, values), colour in zip(curves.items(), _ORDER, strict=False):
         axes.plot(places, values, marker="o", color=COLOURS[colour], linewidth=2, label=label)
@@ -33,7 +40,6 @@ def bleu_curves(curves: Mapping[str, Sequence[float]], bins: Sequence[Bin], *, t
             for place, value in zip(places, values, strict=True):
                 axes.annotate(f"{value:.0f}", (place, value), xytext=(6, 6), textcoords="offset points")
     axes.set_xticks(places, [f"{low}–{high}" for low, high in bins])
-    axes.set(xlabel="words in the English sentence", ylabel="BLEU (0 to 100)", ylim=(0, 105), title=title)
+    axes.set(xlabel="words in the English sentence", ylabel="BLEU (0 to 100)", ylim=(0, 105))
     if len(curves) > 1:
-        axes.legend(title="numbers in the vector" if all(k.isdigit() for k in curves) else None)
-    return figure
+        axes.legend()

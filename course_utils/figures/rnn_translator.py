@@ -1,10 +1,13 @@
 """The pictures of lesson 01."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from course_utils.corpora.english_french import LENGTH_BINS
+from course_utils.figures.curves import draw_bleu_curves
 from course_utils.figures.diagrams import arrow, box, canvas
 from course_utils.figures.style import COLOURS, new_figure
 
@@ -56,4 +59,20 @@ def padded_batch(words: Sequence[Sequence[str]], lengths: Sequence[int]) -> Figu
         for t, word in enumerate(row):
             colour = SOURCE if t < length - 1 else VECTOR if t == length - 1 else COLOURS["grey"]
             box(axes, 1.6 * t + 0.8, len(words) - i - 0.5, 1.5, 0.8, word, colour, faint=t >= length, size=8.5)
+    return figure
+
+
+def bottleneck(table: dict[str, Any]) -> Figure:
+    """BLEU by length from the stored table: four widths of the vector, and two training times."""
+    figure, (left, right) = new_figure(3.3, columns=2, sharey=True)
+    steps = min(row["steps"] for row in table["rows"])
+    widths = {f"{row['context_size']} numbers": row["bleu"] for row in table["rows"] if row["steps"] == steps}
+    times = {f"{row['steps']:,} steps": row["bleu"] for row in table["rows"] if row["context_size"] == 128}
+    draw_bleu_curves(left, widths, LENGTH_BINS)
+    draw_bleu_curves(right, times, LENGTH_BINS)
+    left.set_title(f"width of the vector ({steps:,} steps)", fontsize=10)
+    right.set_title("training time (128 numbers)", fontsize=10)
+    right.set_ylabel("")
+    for axes in (left, right):
+        axes.tick_params(axis="x", labelsize=8.5)
     return figure

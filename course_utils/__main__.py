@@ -1,0 +1,281 @@
+"""The command line: `python3 -m course_utils VERB`. Standard library only, and quick to start."""
+
+from __future__ import annotations
+
+import json
+import os.path
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from course_utils import environment
+from course_utils.environment import CALL, SetupError, say
+from course_utils.syllabus import ROOT
+
+PLUGIN = "course_utils.authoring.nbval_plugin"
+
+# Verb, its arguments, and at most two lines about it.
+HELP = {
+    "lab": (
+        "[--cpu] [JupyterLab's own arguments]",
+        "Sets the course up, copies the lessons to my_course/ and opens them in JupyterLab.",
+        "--cpu takes the PyTorch without CUDA, a much smaller download.",
+    ),
+    "test": (
+        "[--all] [pytest's own arguments]",
+        "Runs all tests: those of the package, and every lesson with the course's own answers.",
+        "--all adds the slow ones. Paths replace the default ones (notebooks and tests).",
+    ),
+    "grade": (
+        "[NOTEBOOK ...]",
+        "Checks the answers in your notebooks, and prints the points of each exercise.",
+        "Without a name it takes all notebooks in my_course/.",
+    ),
+    "build": (
+        "[NAME ...] [--check]",
+        "For authors: runs the lessons solved and stores their outputs.",
+        "--check changes nothing, and fails when a notebook is not up to date.",
+    ),
+    "bench": (
+        "[NAME ...]",
+        "For authors: makes a measured table again. Without a name it lists them.",
+    ),
+    "doctor": (
+        "",
+        "Shows versions, devices and folders, what is missing, and how to put it right.",
+    ),
+}
+
+# Options of pytest whose value is the next word: that word is no path, even if a folder has its name.
+TAKES_VALUE = {
+    "-k",
+    "-m",
+    "-n",
+    "-p",
+    "-o",
+    "-c",
+    "-W",
+    "-r",
+    "--answers",
+    "--report",
+    "--dist",
+    "--ignore",
+    "--deselect",
+}
+
+
+def help_text(verbs: list[str] | None = None) -> str:
+    lines = [f"{CALL} VERB", ""] if verbs is None else []
+    for verb in verbs or HELP:
+        arguments, *about = HELP[verb]
+        lines += [f"{verb} {arguments}".rstrip(), *(f"    {text}" for text in about)]
+    return "\n".join(lines)
+
+
+def take(flag: str, arguments: list[str]) -> tuple[bool, list[str]]:
+    """Whether `flag` is among the arguments, and the others."""
+    return flag in arguments, [one for one in arguments if one != flag]
+
+
+def run_function(module: str, call: str, arguments: list[str], python: Path) -> int:
+    """Calls a function of the package in the environment; `call` sees the arguments as `words`."""
+    code = f"import sys; words = sys.argv[1:]; from {module} import main; sys.exit({call})"
+    return environment.hand_over(python, ["-c", code, *arguments], environment.child_environment(python))
+
+
+# ---- the verbs -----------------------------------------------------------------------------------------------------
+
+
+def lab(arguments: list[str]) -> int:
+    from course_utils.lab import copy_lessons, first_page, jupyter_arguments, tell_newer
+
+    cpu, extra = take("--cpu", arguments)
+    python = environment.prepare(ROOT, cpu=cpu)
+    tell_newer(copy_lessons(ROOT))
+    variables = environment.child_environment(python)
+    # Under this variable a failed check ends the cell (strict mode). It belongs to a test, not to a learner.
+    variables.pop("PYTEST_CURRENT_TEST", None)
+    return environment.hand_over(python, jupyter_arguments(first_page(ROOT), extra), variables)
+
+
+def split_paths(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """The arguments for pytest that are paths (made absolute: pytest runs in the repository), and the others."""
+    paths, others = [], []
+    for before, word in zip(["", *arguments], arguments, strict=False):
+        place, mark, node = word.partition("::")
+        if before not in TAKES_VALUE and not word.startswith("-") and os.path.exists(place):
+            paths.append(f"{Path(place).absolute()}{mark}{node}")
+        else:
+            others.append(word)
+    return paths, others
+
+
+def test_arguments(arguments: list[str], root: Path = ROOT) -> list[str]:
+    """pytest's command line: in parallel by file, every notebook with the course's own answers."""
+    everything, rest = take("--all", arguments)
+    paths, options = split_paths(rest)
+    default = [name for name in ("notebooks", "tests") if (root / name).is_dir()]
+    return [
+        *("-m", "pytest", "-n", "2", "--dist", "loadfile"),
+        *("-p", PLUGIN, "--nbval", "--answers", "reference"),
+        *("--nbval-current-env", "--nbval-cell-timeout=300"),
+        *([] if everything else ["-m", "not slow"]),
+        *options,
+        *(paths or default),
+    ]
+
+
+def test_variables(python: Path) -> dict[str, str]:
+    """One thread a worker, or two workers fight for the cores; and no backend that a kernel would inherit."""
+    variables = environment.child_environment(python)
+    variables.setdefault("OMP_NUM_THREADS", "1")
+    variables.pop("MPLBACKEND", None)
+    return variables
+
+
+def test(arguments: list[str]) -> int:
+    cpu, rest = take("--cpu", arguments)
+    python = environment.prepare(ROOT, tests=True, cpu=cpu)
+    return environment.hand_over(python, test_arguments(rest), test_variables(python))
+
+
+def lesson_of(notebook: Path) -> Path:
+    """The shipped lesson that `notebook` is a copy of: by its name, or by what its metadata says if it was renamed."""
+    from course_utils.syllabus import find
+
+    try:
+        content = json.loads(notebook.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise SetupError(f"{notebook} cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise SetupError(f"{notebook} is not a notebook: it holds no valid JSON.") from None
+    metadata = content.get("metadata") if isinstance(content, dict) else None
+    course = metadata.get("course") if isinstance(metadata, dict) else None
+    recorded = course.get("lesson") if isinstance(course, dict) else None
+    for name in (notebook.stem, recorded):
+        try:
+            lesson = find(name) if isinstance(name, str) else None
+        except ValueError:
+            continue
+        if lesson is not None and lesson.ready:
+            return lesson.notebook
+    raise SetupError(f"{notebook} belongs to no lesson of this course: neither its name nor its metadata says which.")
+
+
+def score_table(report: dict) -> list[str]:
+    """A line an exercise, then the total."""
+    width = max([len("total"), *(len(str(one["name"])) for one in report["exercises"])])
+    lines = []
+    for one in report["exercises"]:
+        verdict = "passed" if one["passed"] else "failed"
+        points = one["points"] if one["passed"] else 0
+        message = str(one.get("message") or "").strip().partition("\n")[0]
+        note = f"   {message}" if message and not one["passed"] else ""
+        lines.append(f"  {one['name']:<{width}}   {verdict}   {points:>3} of {one['points']}{note}")
+    return [*lines, f"  {'total':<{width}}            {report['points']:>3} of {report['total']}"]
+
+
+def grade_one(notebook: Path, python: Path) -> None:
+    """Grades one notebook and prints its table; SetupError if that cannot be done."""
+    lesson = lesson_of(notebook)
+    say(f"{notebook.name}: running {lesson.name} with its answers …")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "report.json"
+        command = [
+            *(str(python), "-m", "pytest", "-q", "-p", PLUGIN, "--nbval", "--answers", str(notebook.absolute())),
+            *("--report", str(file), "--nbval-current-env", "--nbval-cell-timeout=300", str(lesson)),
+        ]
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=test_variables(python),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+        )
+        try:
+            table = score_table(json.loads(file.read_text(encoding="utf-8")))
+        except (OSError, ValueError, LookupError, TypeError):
+            last = "\n".join(done.stdout.strip().splitlines()[-15:])
+            raise SetupError(
+                f"{last}\n{notebook} could not be graded: the run left no result (above: its end)."
+            ) from None
+    say("\n".join(table))
+
+
+def grade(arguments: list[str]) -> int:
+    cpu, names = take("--cpu", arguments)
+    notebooks = [Path(name).absolute() for name in names] or sorted((ROOT / "my_course").glob("*.ipynb"))
+    if not notebooks:
+        raise SetupError(f"There is no notebook in my_course/ yet. `{CALL} lab` puts the lessons there.")
+    python = environment.prepare(ROOT, cpu=cpu)
+    failed = 0
+    for notebook in notebooks:
+        try:
+            grade_one(notebook, python)
+        except SetupError as error:
+            failed = 1
+            print(error, file=sys.stderr, flush=True)
+    return failed
+
+
+def build(arguments: list[str]) -> int:
+    cpu, rest = take("--cpu", arguments)
+    check, names = take("--check", rest)
+    python = environment.prepare(ROOT, tests=True, cpu=cpu)
+    return run_function("course_utils.authoring.build", f"main(words, check={check})", names, python)
+
+
+def bench(arguments: list[str]) -> int:
+    cpu, names = take("--cpu", arguments)
+    python = environment.prepare(ROOT, cpu=cpu)
+    return run_function("course_utils.benchmarks", "main(words)", names, python)
+
+
+def doctor(arguments: list[str]) -> int:
+    from course_utils.doctor import examine
+
+    return examine(ROOT)
+
+
+VERBS: dict[str, Callable[[list[str]], int]] = {
+    "lab": lab,
+    "test": test,
+    "grade": grade,
+    "build": build,
+    "bench": bench,
+    "doctor": doctor,
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Exit code: 0 done, 1 could not be done, 2 not understood, otherwise that of the program that was run."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a console without ✓ or √ shows ? rather than a traceback
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        say(help_text())
+        return 0
+    verb, rest = arguments[0], arguments[1:]
+    if verb not in VERBS:
+        print(f"There is no verb {verb!r}. The verbs are: {', '.join(VERBS)}.", file=sys.stderr)
+        return 2
+    if rest[:1] in (["-h"], ["--help"]):
+        say(help_text([verb]))
+        return 0
+    try:
+        return VERBS[verb](rest)
+    except SetupError as error:
+        print(error, file=sys.stderr, flush=True)
+        return 1
+    except KeyboardInterrupt:
+        print("\nStopped. The same command goes on from here.", file=sys.stderr, flush=True)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

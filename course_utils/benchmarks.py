@@ -1,0 +1,94 @@
+"""`python -m course_utils bench NAME`: measurements that take too long for a lesson.
+
+Each writes `data/measured/NAME.json` with date, machine and versions; the lesson shows that file and says so.
+"""
+
+import datetime
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from course_utils.syllabus import ROOT
+
+# An installed wheel carries the measured tables in the second place (see pyproject.toml).
+_FOLDERS = (ROOT / "data" / "measured", Path(sys.prefix) / "share" / "course_utils" / "measured")
+
+
+def bottleneck() -> list[dict[str, Any]]:
+    """Lesson 01: BLEU by length for four widths of the vector, and for four times the training."""
+    from course_utils import metrics
+    from course_utils.corpora import english_french
+    from course_utils.lessons.rnn_translator import STEPS, train_bottleneck, translate
+
+    splits = english_french.splits()
+    sources = [pair.source for pair in splits.test]
+    rows = []
+    for context_size, steps in [(8, STEPS), (32, STEPS), (128, STEPS), (512, STEPS), (128, 4 * STEPS)]:
+        began = time.perf_counter()
+        trained = train_bottleneck(splits.train, context_size=context_size, steps=steps)
+        seconds = time.perf_counter() - began
+        translations = translate(trained.model, sources, trained.english, trained.french)
+        bleu = metrics.bleu_by_length(
+            translations,
+            [pair.target for pair in splits.test],
+            [len(source) for source in sources],
+            english_french.LENGTH_BINS,
+        )
+        loss = sum(trained.losses[-50:]) / 50
+        row = {"context_size": context_size, "steps": steps, "seconds": seconds, "loss": loss, "bleu": bleu}
+        rows.append({k: round(v, 3) if isinstance(v, float) else v for k, v in row.items()})
+        print(row, flush=True)
+    return rows
+
+
+BENCHMARKS: dict[str, Callable[[], list[dict[str, Any]]]] = {"bottleneck": bottleneck}
+
+
+def main(names: list[str]) -> int:
+    """Run the named measurements and store them; without a name, list what can be measured."""
+    unknown = [name for name in names if name not in BENCHMARKS]
+    if unknown or not names:
+        print(f"there is no measurement called {', '.join(unknown)}" if unknown else "What can be measured:")
+        for name, function in BENCHMARKS.items():
+            print(f"  {name:<12}{(function.__doc__ or '').strip()}")
+        return 2 if unknown else 0
+    for name in names:
+        rows = BENCHMARKS[name]()
+        path = _FOLDERS[0] / f"{name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({**_circumstances(), "rows": rows}, indent=1) + "\n", encoding="utf-8")
+        print(f"stored in {path.relative_to(ROOT)}")
+    return 0
+
+
+def measured(name: str) -> dict[str, Any]:
+    """The stored table `name`: its "rows", and "date", "machine" and "versions". FileNotFoundError if there is none."""
+    for folder in _FOLDERS:
+        path = folder / f"{name}.json"
+        if path.exists():
+            return json.loads(path.read_text(encoding="utf-8"))
+    raise FileNotFoundError(f"data/measured/{name}.json is not there; `python -m course_utils bench {name}` makes it")
+
+
+def _circumstances() -> dict[str, Any]:
+    import torch
+
+    return {
+        "date": datetime.date.today().isoformat(),
+        "machine": f"{_processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads",
+        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+    }
+
+
+def _processor() -> str:
+    """The processor's name where Linux tells it, else the architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.machine() or "unknown processor"

@@ -1,0 +1,66 @@
+"""Files that can be made again: where they stand, how they are written, and what they are called."""
+
+import hashlib
+import inspect
+import os
+import secrets
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+
+
+def cache_dir() -> Path:
+    """Return the folder for files that can be made again; it exists and can be written to.
+
+    It is the environment variable COURSE_CACHE, else ~/.cache/attention-course, else a folder for
+    temporary files. OSError if even that is impossible.
+    """
+    for choose in (_chosen_folder, _shared_temporary_folder):
+        with suppress(OSError, RuntimeError):  # RuntimeError: no home folder is known
+            return _usable(choose())
+    return Path(tempfile.mkdtemp(prefix="attention-course-"))
+
+
+def _chosen_folder() -> Path:
+    chosen = os.environ.get("COURSE_CACHE")
+    return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "attention-course"
+
+
+def _shared_temporary_folder() -> Path:
+    return Path(tempfile.gettempdir()) / "attention-course"
+
+
+def _usable(folder: Path) -> Path:
+    """Create the folder and try to write into it: the only test that holds on every file system."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        return folder
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that nobody ever sees half of it under its name. OSError if it can't be written.
+
+    The bytes go to a temporary file in the same folder, which then takes the final name in one step.
+    """
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    except BaseException:  # also when the learner interrupts
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def code_key(*parts: str | bytes | ModuleType) -> str:
+    """Return a short name (16 hexadecimal digits) for what a file was made from.
+
+    A module stands for its source, so that a change of the code gives a new name and an old file is left alone.
+    """
+    digest = hashlib.sha256()
+    for part in parts:
+        text = inspect.getsource(part) if isinstance(part, ModuleType) else part
+        data = text if isinstance(text, bytes) else text.encode()
+        digest.update(len(data).to_bytes(8, "big") + data)  # with the length: ("ab", "c") is not ("a", "bc")
+    return digest.hexdigest()[:16]

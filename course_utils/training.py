@@ -1,0 +1,191 @@
+"""What several lessons share when they train: batches of sentences of like length, and one training loop."""
+
+import math
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple, TypeVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from course_utils.corpora.vocabulary import Vocabulary
+
+Batch = TypeVar("Batch")
+
+
+class TranslationBatch(NamedTuple):
+    """Sentence pairs of one training step, as ids, padded to the longest of the batch.
+
+    The target stands here twice, shifted by one: the decoder reads `target_in` (start token, then the words)
+    and must answer `target_out` (the words, then the stop token). `target_lengths` counts either one.
+    """
+
+    source: Int[Tensor, "batch source_time"]
+    source_lengths: Int[Tensor, " batch"]
+    target_in: Int[Tensor, "batch target_time"]
+    target_out: Int[Tensor, "batch target_time"]
+    target_lengths: Int[Tensor, " batch"]
+
+
+def batches_by_length(
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    *,
+    batch_size: int,
+    generator: torch.Generator,
+    steps: int | None = None,
+    pad_id: int = Vocabulary.pad,
+    start_id: int = Vocabulary.start,
+    stop_id: int = Vocabulary.stop,
+    device: torch.device | str = "cpu",
+) -> Iterator[TranslationBatch]:
+    """Yields batches of sentence pairs that are about equally long, so that little work goes into padding.
+
+    In every epoch the pairs are sorted by source length, then target length (pairs of the same lengths in a new
+    random order), cut into batches of neighbours, and the batches come in a random order.
+
+    `sources` and `targets` hold the ids of each sentence, without start and stop tokens: they are added here.
+    `steps` is the number of batches; None means without end. The last batch of an epoch may be smaller.
+    `generator` is a CPU generator: the same seed gives the same batches.
+    Raises ValueError when there are no pairs, when the lists differ in length, when a source is empty (a target may
+    be), or when `batch_size` is below 1.
+    """
+    if len(sources) != len(targets):
+        raise ValueError(f"sources and targets must be equally many, got {len(sources)} and {len(targets)}")
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    if len(sources) == 0:
+        raise ValueError("sources is empty: there is nothing to make batches of")
+    for row, words in enumerate(sources):
+        if len(words) == 0:
+            raise ValueError(f"sources[{row}] is an empty sentence: nothing to translate")
+    source = [torch.tensor(words) for words in sources]
+    target = [torch.tensor([start_id, *words, stop_id]) for words in targets]
+
+    def batches() -> Iterator[TranslationBatch]:
+        while True:
+            for rows in _epoch(sources, targets, batch_size, generator):
+                source_tokens, source_lengths = _pad([source[row] for row in rows], pad_id, device)
+                target_in, target_lengths = _pad([target[row][:-1] for row in rows], pad_id, device)
+                target_out, _ = _pad([target[row][1:] for row in rows], pad_id, device)
+                yield TranslationBatch(source_tokens, source_lengths, target_in, target_out, target_lengths)
+
+    return islice(batches(), steps)
+
+
+def _epoch(
+    sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], batch_size: int, generator: torch.Generator
+) -> list[list[int]]:
+    """The row numbers of each batch of one epoch."""
+    shuffled = torch.randperm(len(sources), generator=generator).tolist()
+    rows = sorted(shuffled, key=lambda row: (len(sources[row]), len(targets[row])))
+    batches = [rows[first : first + batch_size] for first in range(0, len(rows), batch_size)]
+    return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
+
+
+def _pad(
+    sequences: list[Int[Tensor, " time"]], pad_id: int, device: torch.device | str
+) -> tuple[Int[Tensor, "batch time"], Int[Tensor, " batch"]]:
+    # `pad_batch` looks at every id, which here would take a tenth of the training time.
+    tokens = pad_sequence(sequences, batch_first=True, padding_value=pad_id)
+    return tokens.to(device), torch.tensor([len(words) for words in sequences], device=device)
+
+
+def train(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    loss_function: Callable[[nn.Module, Batch], Float[Tensor, ""]],
+    *,
+    steps: int,
+    learning_rate: float,
+    warmup: float = 0.3,
+    clip: float = 1.0,
+    progress: bool | None = None,
+) -> list[float]:
+    """Trains `model` in place for `steps` steps of Adam and returns the loss of every step.
+
+    `loss_function(model, batch)` gives the scalar to make smaller. The learning rate rises to `learning_rate`
+    during the share `warmup` of the steps and falls to almost nothing after it (`one_cycle`). A gradient whose
+    norm over all parameters is larger than `clip` is scaled down to it (Pascanu et al. 2013,
+    https://arxiv.org/abs/1211.5063), without which a recurrent network can take one huge step and be lost.
+
+    `progress`: show a bar while training; None means `progress_is_welcome()`. Nothing of it stays.
+    The model is in training mode during the steps and afterwards as it was before.
+    Raises ValueError for settings out of range, when `batches` ends early, or when the loss is NaN or infinite.
+    """
+    if steps < 1 or learning_rate <= 0 or clip <= 0:
+        raise ValueError(f"steps, learning_rate and clip must be above 0, got {steps}, {learning_rate} and {clip}")
+    if not 0 <= warmup < 1:
+        raise ValueError(f"warmup is the share of steps before the peak, 0 <= warmup < 1, got {warmup}")
+    optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate, betas=(0.9, 0.98), fused=True)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: one_cycle(step, steps, warmup))
+    was_training = model.training
+    model.train()
+    losses: list[float] = []
+    for batch in _bar(islice(batches, steps), steps, progress):
+        loss = loss_function(model, batch)
+        losses.append(loss.item())
+        if not math.isfinite(losses[-1]):
+            raise ValueError(f"the loss of step {len(losses) - 1} is {losses[-1]}: try a smaller learning rate")
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        schedule.step()
+    model.train(was_training)
+    if len(losses) < steps:
+        raise ValueError(f"batches ended after {len(losses)} of {steps} steps")
+    return losses
+
+
+def one_cycle(step: int, steps: int, warmup: float = 0.3) -> float:
+    """The factor of the learning rate at `step` of `steps`: from 1/25 up to 1 at `warmup * steps`, then down to 0.
+
+    Both slopes are half a cosine wave (Smith and Topin 2017, https://arxiv.org/abs/1708.07120).
+    """
+    peak = warmup * steps
+    if step < peak:
+        return 1 - (1 - 1 / 25) * (1 + math.cos(math.pi * step / peak)) / 2
+    return (1 + math.cos(math.pi * (step - peak) / (steps - peak))) / 2
+
+
+def progress_is_welcome() -> bool:
+    """Whether a progress bar has a reader: a terminal or a notebook, and neither a test nor a build."""
+    if os.environ.get("COURSE_STRICT") or os.environ.get("PYTEST_CURRENT_TEST"):
+        return False
+    return _in_notebook() or sys.stderr.isatty()
+
+
+def _in_notebook() -> bool:
+    """Whether a Jupyter kernel runs this."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
+
+
+class _NotebookLine:
+    """A file whose last line stands under the notebook's cell: tqdm's own widget would be saved as a dead bar."""
+
+    def __init__(self) -> None:
+        from IPython.display import display
+
+        self.shown = display({"text/plain": ""}, raw=True, display_id=True)
+
+    def write(self, text: str) -> None:
+        if text:  # tqdm also writes empty strings, to move the cursor
+            self.shown.update({"text/plain": text.strip()}, raw=True)
+
+    def flush(self) -> None:
+        """Everything is shown at once."""
+
+
+def _bar(batches: Iterator[Batch], steps: int, progress: bool | None) -> Iterable[Batch]:
+    if not (progress_is_welcome() if progress is None else progress):
+        return batches
+    from tqdm import tqdm
+
+    line = _NotebookLine() if _in_notebook() else None
+    return tqdm(batches, total=steps, desc="training", unit="step", leave=False, file=line, mininterval=0.3)
