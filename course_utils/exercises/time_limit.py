@@ -15,7 +15,7 @@ class OutOfTime(Exception):
 
 
 class time_limit:
-    """Raise `OutOfTime` when the body takes more than `seconds` (of the clock on the wall).
+    """Raise `OutOfTime` when the functions that the body calls take more than `seconds` (of the clock on the wall).
 
     A watchdog thread interrupts the main thread, as the stop button does. Code in a loop inside C cannot be
     stopped like this: the notebook runner's own limit ends such a cell. Outside the main thread there is no limit.
@@ -38,7 +38,8 @@ class time_limit:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if not self._active:
             return
-        self._finish()
+        with self._lock:
+            self._finished.set()
         sys.settrace(self._trace)
         signal.signal(signal.SIGINT, signal.default_int_handler if self._handler is None else self._handler)
         if self._fired:
@@ -56,23 +57,26 @@ class time_limit:
                     _thread.interrupt_main()
             pause = AGAIN
 
-    def _finish(self) -> None:
-        """Tell the watchdog to stop, even if one of its interrupts arrives right now."""
-        while not self._finished.is_set():
-            try:
-                with self._lock:
-                    self._finished.set()
-            except KeyboardInterrupt:
-                continue
-
     def _interrupt(self, signum: int, frame: FrameType | None) -> None:
         """Raise KeyboardInterrupt here, and once more at the next line: `try … except:` may swallow the first."""
+        if self._fired and self._is_ours(frame):
+            return  # the next interrupt comes soon; here it could skip the clean-up
         if self._fired:
             sys.settrace(_raise_at_next_line)
             while frame is not None and frame is not self._caller:
                 frame.f_trace = _raise_at_next_line
                 frame = frame.f_back
         raise KeyboardInterrupt
+
+    def _is_ours(self, frame: FrameType | None) -> bool:
+        """Whether the code that runs now is the body itself, or the start and end of the limit."""
+        if frame is self._caller:
+            return True
+        while frame is not None and frame is not self._caller:
+            if frame.f_code in (time_limit.__enter__.__code__, time_limit.__exit__.__code__):
+                return True
+            frame = frame.f_back
+        return False
 
 
 def _raise_at_next_line(frame: FrameType, event: str, arg: object) -> None:
