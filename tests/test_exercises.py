@@ -247,7 +247,7 @@ def test_time_limit_restores_the_trace_function():
 
 def test_fast_code_is_not_interrupted():
     for _ in range(300):
-        with time_limit(0.001):
+        with time_limit(5):
             pass
 
 
