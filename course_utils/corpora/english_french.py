@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from course_utils import cache
-from course_utils.corpora import grammar, lexicon
+from course_utils.corpora import grammar, lexicon, writer
 from course_utils.corpora.pairs import Link, Pair
 
 LENGTH_BINS = ((4, 10), (11, 15), (16, 20), (21, 30), (31, 45))  # English tokens, both ends included
@@ -51,9 +51,9 @@ def _garbage_collection_off() -> Iterator[None]:
 
 def sentences(seed: int) -> Iterator[Pair]:
     """Yield sentence pairs without end, 4 to 70 English tokens long; the same seed gives the same pairs."""
-    writer = grammar.Writer(seed)
+    author = writer.Writer(seed)
     while True:
-        pair = writer.sentence()
+        pair = author.sentence()
         if MINIMUM_LENGTH <= len(pair.source) <= MAXIMUM_LENGTH and not _has_doubled_word(pair):
             yield pair
 
@@ -151,7 +151,7 @@ def checksum(pairs: Iterable[Pair]) -> str:
 
 def _cache_path() -> Path:
     """Where this version of the corpus is kept."""
-    key = cache.code_key(lexicon, grammar, sys.modules[__name__])
+    key = cache.code_key(lexicon, grammar, writer, sys.modules[__name__])
     return cache.cache_dir() / f"english-french-{key}.tsv"
 
 
