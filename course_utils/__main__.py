@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os.path
+import os
 import subprocess
 import sys
 import tempfile
@@ -271,6 +271,9 @@ def main(arguments: list[str]) -> int:
         return VERBS[verb](rest)
     except SetupError as error:
         print(error, file=sys.stderr, flush=True)
+        return 1
+    except BrokenPipeError:  # the reader has left, as in `doctor | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
         print("\nStopped. The same command goes on from here.", file=sys.stderr, flush=True)

@@ -23,26 +23,26 @@ def bottleneck() -> list[dict[str, Any]]:
     """Lesson 01: BLEU by length for four widths of the vector, and for four times the training."""
     from course_utils import metrics
     from course_utils.corpora import english_french
-    from course_utils.lessons.rnn_translator import STEPS, train_bottleneck, translate
+    from course_utils.lessons.rnn_translator import LEARNING_RATE, STEPS, train_bottleneck, translate
 
     splits = english_french.splits()
-    sources = [pair.source for pair in splits.test]
+    sources, references = [pair.source for pair in splits.test], [pair.target for pair in splits.test]
+    # States of 512 numbers are wider than every vector but the last, so that only the vector can be too narrow.
+    # They need a smaller learning rate than the lesson's 128.
+    widths = [{"hidden_size": 512, "context_size": c, "steps": STEPS, "learning_rate": 3e-3} for c in (8, 32, 128, 512)]
+    times = [
+        {"hidden_size": 128, "context_size": 128, "steps": n * STEPS, "learning_rate": LEARNING_RATE} for n in (1, 4)
+    ]
     rows = []
-    for context_size, steps in [(8, STEPS), (32, STEPS), (128, STEPS), (512, STEPS), (128, 4 * STEPS)]:
+    for settings in widths + times:
         began = time.perf_counter()
-        trained = train_bottleneck(splits.train, context_size=context_size, steps=steps)
-        seconds = time.perf_counter() - began
+        trained = train_bottleneck(splits.train, **settings)
+        seconds = round(time.perf_counter() - began, 1)
         translations = translate(trained.model, sources, trained.english, trained.french)
-        bleu = metrics.bleu_by_length(
-            translations,
-            [pair.target for pair in splits.test],
-            [len(source) for source in sources],
-            english_french.LENGTH_BINS,
-        )
-        loss = sum(trained.losses[-50:]) / 50
-        row = {"context_size": context_size, "steps": steps, "seconds": seconds, "loss": loss, "bleu": bleu}
-        rows.append({k: round(v, 3) if isinstance(v, float) else v for k, v in row.items()})
-        print(row, flush=True)
+        bleu = metrics.bleu_by_length(translations, references, list(map(len, sources)), english_french.LENGTH_BINS)
+        loss = round(sum(trained.losses[-50:]) / 50, 3)
+        rows.append({**settings, "seconds": seconds, "loss": loss, "bleu": [round(b, 1) for b in bleu]})
+        print(rows[-1], flush=True)
     return rows
 
 

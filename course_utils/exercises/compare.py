@@ -49,7 +49,7 @@ def difference(expected: Any, got: Any) -> str | None:
     if is_tensor(expected):
         return _tensor_difference(expected, got)
     if type(got) is not type(expected):
-        return f"expected {describe(expected)}\ngot      {describe(got)}{_advice(got)}"
+        return f"expected {describe(expected)}\ngot      {describe(got)}{_advice(got, expected)}"
     if isinstance(expected, list | tuple):
         return _sequence_difference(expected, got)
     if isinstance(expected, dict):
@@ -79,8 +79,11 @@ def describe(value: Any) -> str:
     return f"an object of type {type(value).__name__}"
 
 
-def _advice(got: Any) -> str:
-    return " (is a `return` missing?)" if got is None else ""
+def _advice(got: Any, expected: Any = None) -> str:
+    if got is None:
+        return " (is a `return` missing?)"
+    plain = type(expected) in (bool, int, float, list) and is_tensor(got)
+    return " (`.item()` and `.tolist()` turn tensors into Python values)" if plain else ""
 
 
 def _dtype(tensor: Tensor) -> str:
@@ -93,14 +96,19 @@ def _short(text: str, limit: int = 200) -> str:
 
 def _sequence_difference(expected: Any, got: Any) -> str | None:
     if len(expected) != len(got):
-        shown = _short(repr(list(got))) if all(type(x) in (int, float, str, list) for x in got) else ""
-        text = f"expected {describe(expected)}\ngot      {describe(got)}"
-        return f"{text}: {shown}" if shown else text
+        return f"expected {_listed(expected)}\ngot      {_listed(got)}"
     for position, (wanted, found) in enumerate(zip(expected, got, strict=True)):
         why = difference(wanted, found)
         if why is not None:
-            return f"at position {position}:\n{why}"
+            inner = why if why.startswith("at [") else f":\n{why}"
+            return f"at [{position}]{inner.removeprefix('at ')}"
     return None
+
+
+def _listed(values: Any) -> str:
+    """A list's length, and what is in it where that is short and plain."""
+    plain = all(type(x) in (int, float, str, list) for x in values)
+    return f"{describe(values)}: {_short(repr(list(values)))}" if plain else describe(values)
 
 
 def _tensor_difference(expected: Tensor, got: Any) -> str | None:

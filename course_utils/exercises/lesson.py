@@ -19,7 +19,7 @@ from course_utils.exercises.exercise import Exercise, exercises_of
 from course_utils.exercises.judge import Verdict, judge
 from course_utils.figures import style
 
-STANDS_IN = "The course's own version stands in, so the rest of the lesson runs."
+STANDS_IN = "Until yours passes, the lesson uses the course's own version, so all later cells run."
 _STRICT_VARIABLES = ("PYTEST_CURRENT_TEST", "NBGRADER_EXECUTION", "COURSE_STRICT")
 
 
@@ -142,7 +142,7 @@ class Lesson:
 
     def _stand_in_again(self, name: str) -> tuple[str, list[str]]:
         headline = self._verdicts.get(name, f"○ {name} is not written yet. {STANDS_IN}")
-        again = "This is the verdict of before. Run your answer cell, then this cell, to check a new version."
+        again = "This is the old result: the answer cell has not been run again since then."
         return headline, [_syntax_error(self._namespace, name) or again]
 
     def _describe(self, exercise: Exercise, verdict: Verdict) -> tuple[str, list[str]]:
@@ -155,7 +155,7 @@ class Lesson:
         headline = f"✗ {name}: {len(failed)} of {len(exercise.checks)} checks failed"
         if verdict.out_of_time:
             headline = f"✗ {name}: out of time"
-        details = [f"First: {failed[0].name}", textwrap.indent(failed[0].problem or "", "  ")]
+        details = [f"First failed check: {failed[0].name}", textwrap.indent(failed[0].problem or "", "  ")]
         if verdict.mistake:
             details += [f"This looks like: {verdict.mistake.name}. {verdict.mistake.hint}"]
         return headline, [*details, *printed, f'lesson.hint("{name}") gives a hint.']

@@ -67,6 +67,14 @@ def _(answer, rng):
     expect(gradients[0], gradients[1], "gradients of x, h, w_x, w_h, b")
 
 
+@ex.mistake(
+    "the products the wrong way round",
+    hint="`x` stands on the left: `x @ w_x`. Shapes (…, inputs) times (inputs, hidden) give (…, hidden).",
+)
+def _(x, h, w_x, w_h, b):
+    return torch.tanh(w_x @ x + w_h @ h + b)
+
+
 @ex.mistake("no tanh", hint="Without tanh the state can grow without limit, step after step. Put tanh around the sum.")
 def _(x, h, w_x, w_h, b):
     return x @ w_x + h @ w_h + b
@@ -101,14 +109,14 @@ ex = Exercise(
     reference=rnn_translator.last_valid_state,
     points=2,
     seconds=5,
-    minutes=10,
+    minutes=15,
     hints=(
         "Positions count from 0. A sentence of length 3 has its last valid token at position 2.",
-        "`states.gather(-2, index)` picks along the time dimension. The index needs as many dimensions as `states`: "
-        "give `lengths - 1` two more with `[..., None, None]`, then expand the last one to the hidden size.",
-        "For two dimensions of lengths and more, gather is the easy way: "
-        "`index = (lengths - 1)[..., None, None].expand(*lengths.shape, 1, states.shape[-1])`, "
-        "then `.squeeze(-2)` on what gather gives.",
+        "For a batch, `states[torch.arange(batch), lengths - 1]` picks one state per sentence. To allow any leading "
+        "dimensions, make a mask: compare `torch.arange(time, device=lengths.device)` with `(lengths - 1)[..., None]`.",
+        "`states[mask]` has one row per sentence, in order. Reshape it to `(*lengths.shape, hidden)`.",
+        "Another way: `index = (lengths - 1)[..., None, None].expand(*lengths.shape, 1, states.shape[-1])`, then "
+        "`states.gather(-2, index).squeeze(-2)`.",
     ),
 )
 
@@ -145,6 +153,26 @@ def _(answer, rng):
     states[0, :2], states[1, :4] = torch.randn(2, 3, generator=rng), torch.randn(4, 3, generator=rng)
     wanted = torch.stack([states[0, 1], states[1, 3]])
     expect(answer(states, torch.tensor([2, 4])), wanted, "NaN in the padding of sentences of lengths [2, 4]")
+
+
+@ex.check("the gradient reaches the last valid state only")
+def _(answer, rng):
+    states, lengths = torch.randn(2, 4, 3, generator=rng), torch.tensor([2, 4])
+    leaf = states.clone().requires_grad_()
+    got = answer(leaf, lengths)
+    expect(got.detach(), rnn_translator.last_valid_state(states, lengths), "the states themselves")
+    wanted = torch.zeros(2, 4, 3)
+    wanted[0, 1], wanted[1, 3] = 1.0, 1.0
+    expect(torch.autograd.grad(got.sum(), leaf)[0], wanted, "the gradient of the sum, lengths [2, 4]")
+
+
+@ex.mistake(
+    "multiplied by a mask",
+    hint="0 times NaN is NaN. Choose the state with an index or a mask in square brackets; do not multiply.",
+)
+def _(states, lengths):
+    mask = torch.arange(states.shape[-2]) == (lengths - 1)[..., None]
+    return (states * mask[..., None]).sum(dim=-2)
 
 
 @ex.mistake("the last position, padding included", hint="`states[:, -1]` is the state after padding. Use the lengths.")
@@ -185,7 +213,8 @@ ex = Exercise(
     seconds=5,
     minutes=10,
     hints=(
-        "Make a mask first: `torch.arange(time) < lengths.unsqueeze(-1)` is True at valid positions.",
+        "Two steps: which positions are words (position < length of this sentence)? Then take the mean loss of those.",
+        "The mask: `torch.arange(time, device=lengths.device) < lengths.unsqueeze(-1)` is True at words.",
         "Choose, do not multiply: `logits[valid]` keeps the valid rows only. Multiplying a loss of NaN by 0 gives NaN.",
         "`F.cross_entropy(logits[valid], targets[valid])` is the mean over the rows that are left.",
     ),
@@ -251,6 +280,15 @@ def _valid(targets, lengths):
     return torch.arange(targets.shape[-1]) < lengths.unsqueeze(-1)
 
 
+@ex.mistake(
+    "softmax before F.cross_entropy",
+    hint="`F.cross_entropy` takes logits: it does the softmax itself. Here it is done twice.",
+)
+def _(logits, targets, lengths):
+    valid = _valid(targets, lengths)
+    return F.cross_entropy(torch.softmax(logits[valid], dim=-1), targets[valid])
+
+
 @ex.mistake("padding counts", hint="The mean runs over all positions, padding too. Leave the padding out.")
 def _(logits, targets, lengths):
     return _token_losses(logits, targets).mean()
@@ -307,7 +345,7 @@ ex = Exercise(
     reference=rnn_translator.greedy_decode,
     points=3,
     seconds=5,
-    minutes=15,
+    minutes=20,
     hints=(
         "Keep three things between steps: the tokens to read next, the state, and which sentences have ended.",
         "`logits.argmax(dim=-1)` gives one token a sentence. That is what the next call of `step` must read.",
@@ -348,6 +386,12 @@ def _(answer, rng):
     expect(_decode(answer, _scripted([[5, 6, 7, 8, 5, 6]]), 0, 1, 4), [[5, 6, 7, 8]], "no stop token, max_length 4")
 
 
+@ex.check("max_length holds for every sentence of a batch")
+def _(answer, rng):
+    got = _decode(answer, _scripted([[STOP], [5, 6, 7, 8, 5]]), 0, 2, 4)
+    expect(got, [[], [5, 6, 7, 8]], "one sentence stops at once, the other never, max_length 4")
+
+
 @ex.check("each sentence of a batch ends on its own")
 def _(answer, rng):
     script = [[STOP, 5, 5], [6, STOP, 7], [8, 8, 8, STOP]]
@@ -373,17 +417,22 @@ def _(answer, rng):
 
 @ex.check("no more steps than needed")
 def _(answer, rng):
-    calls = []
+    shapes = []
 
     def step(tokens, state):
-        calls.append(tuple(tokens.shape))
-        return F.one_hot(torch.full_like(tokens, STOP if len(calls) == 2 else 5), 10).float(), state
+        shapes.append(list(tokens.shape))
+        return _scripted([[STOP, 5, 5], [6, STOP, 5]])(tokens, state)
 
-    expect(_decode(answer, step, None, 2, 20), [[5], [5]], "both sentences stop at the second step")
-    expect(calls, [(2,), (2,)], "the shapes of the tokens that `step` was given")
+    expect(_decode(answer, step, 0, 2, 20), [[], [6]], "two sentences of 0 and 1 tokens")
+    expect(len(shapes), 2, "the number of calls of `step`; the last sentence stops at the second")
+    expect(shapes, [[2], [2]], "the shapes of the tokens that `step` was given")
 
 
-def _decoder(*, feed_back=True, pass_state=True, cut=True, keep_stop=False, end=torch.all):
+def _together(ended, tokens):
+    return bool((tokens == STOP).all())
+
+
+def _decoder(*, feed_back=True, pass_state=True, cut=True, keep_stop=False, end=lambda ended, tokens: ended.all()):
     """Greedy decoding with one part left out."""
 
     def decode(step, state, start_tokens, stop_id, max_length):
@@ -398,7 +447,7 @@ def _decoder(*, feed_back=True, pass_state=True, cut=True, keep_stop=False, end=
             for row in (~hidden).nonzero().flatten().tolist():
                 sentences[row].append(int(tokens[row]))
             ended = now_ended
-            if end(ended):
+            if end(ended, tokens):
                 break
         return sentences
 
@@ -414,7 +463,11 @@ ex.mistake("the state is never passed on", hint="`step` gives a new state. Give 
 ex.mistake(
     "all sentences end with the first one",
     hint="A batch goes on until *all* sentences have ended; the others must not be cut.",
-)(_decoder(end=torch.any))
+)(_decoder(end=lambda ended, tokens: ended.any()))
+ex.mistake(
+    "it stops only when all sentences say stop at the same step",
+    hint="Sentences end at different steps. Remember which have ended: `ended = ended | (tokens == stop_id)`.",
+)(_decoder(end=_together))
 ex.mistake("the stop token is in the answer", hint="The stop token ends the sentence. It is not a word of it.")(
     _decoder(keep_stop=True)
 )
@@ -422,3 +475,22 @@ ex.mistake(
     "a sentence goes on after its stop token",
     hint="Remember which sentences have ended, and add nothing to those, although the batch still runs.",
 )(_decoder(cut=False))
+
+
+@ex.mistake(
+    "stop tokens are left out, but the sentence goes on",
+    hint="What a sentence says after its stop token is no part of it. Remember which sentences have ended.",
+)
+def _(step, state, start_tokens, stop_id, max_length):
+    tokens, sentences = start_tokens, [[] for _ in start_tokens]
+    ended = torch.zeros_like(start_tokens, dtype=torch.bool)
+    for _ in range(max_length):
+        if ended.all():
+            break
+        logits, state = step(tokens, state)
+        tokens = logits.argmax(dim=-1)
+        ended = ended | (tokens == stop_id)
+        for sentence, token in zip(sentences, tokens.tolist(), strict=True):
+            if token != stop_id:
+                sentence.append(token)
+    return sentences

@@ -64,6 +64,15 @@ def _(scores):
 
 
 @ex.mistake(
+    "one largest score for the whole tensor",
+    hint="Each row needs its own maximum, or all its powers can become 0: `max(dim=-1, keepdim=True).values`.",
+)
+def _(scores):
+    powers = torch.exp(scores - scores.max())
+    return powers / powers.sum(dim=-1, keepdim=True)
+
+
+@ex.mistake(
     "the sum over all scores instead of over each row",
     hint="`x.sum()` adds the whole tensor. Say which dimension to add: `x.sum(dim=-1, keepdim=True)`.",
 )

@@ -17,7 +17,7 @@ def loss_curve(losses: Sequence[float], *, chance: float, unit: str = "nats per 
     steps = range(1, len(losses) + 1)
     means = [sum(losses[max(0, i - smooth) : i]) / min(i, smooth) for i in steps]
     axes.plot(steps, losses, color=COLOURS["sky"], alpha=0.45, linewidth=0.8, label="each step")
-    axes.plot(steps, means, color=COLOURS["blue"], linewidth=2, label=f"mean of {smooth} steps")
+    axes.plot(steps, means, color=COLOURS["blue"], linewidth=2, label=f"mean of the last {smooth} steps")
     axes.axhline(chance, color=COLOURS["grey"], linestyle="--", linewidth=1.2, label="all words equally likely")
     axes.set(xlabel="training step", ylabel=f"loss ({unit})", xlim=(0, len(losses)), ylim=(0, None))
     axes.legend(loc="upper right", bbox_to_anchor=(1, 0.9))

@@ -65,13 +65,13 @@ def padded_batch(words: Sequence[Sequence[str]], lengths: Sequence[int]) -> Figu
 def bottleneck(table: dict[str, Any]) -> Figure:
     """BLEU by length from the stored table: four widths of the vector, and two training times."""
     figure, (left, right) = new_figure(3.3, columns=2, sharey=True)
-    steps = min(row["steps"] for row in table["rows"])
-    widths = {f"{row['context_size']} numbers": row["bleu"] for row in table["rows"] if row["steps"] == steps}
-    times = {f"{row['steps']:,} steps": row["bleu"] for row in table["rows"] if row["context_size"] == 128}
+    widest = max(row["hidden_size"] for row in table["rows"])
+    widths = {f"{r['context_size']} numbers": r["bleu"] for r in table["rows"] if r["hidden_size"] == widest}
+    times = {f"{r['steps']:,} steps": r["bleu"] for r in table["rows"] if r["hidden_size"] != widest}
     draw_bleu_curves(left, widths, LENGTH_BINS)
     draw_bleu_curves(right, times, LENGTH_BINS)
-    left.set_title(f"width of the vector ({steps:,} steps)", fontsize=10)
-    right.set_title("training time (128 numbers)", fontsize=10)
+    left.set_title(f"width of the vector (states of {widest})", fontsize=10)
+    right.set_title("training time (this lesson's model)", fontsize=10)
     right.set_ylabel("")
     for axes in (left, right):
         axes.tick_params(axis="x", labelsize=8.5)

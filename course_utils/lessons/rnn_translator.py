@@ -61,8 +61,9 @@ def last_valid_state(
 ) -> Float[Tensor, "... hidden"]:
     """The state after the last valid token of each sentence: the one at position `lengths - 1`.
 
-    `lengths` has one number a sentence, from 1 to time, and any number of dimensions, also none.
-    What stands at later positions, even NaN, changes neither the answer nor the gradient.
+    `lengths` has one number per sentence, from 1 to time. Usually its shape is (batch,), but the function also works
+    for one sentence, shape (), and for shapes like (2, 3): `len(lengths)` and a loop over it would fail there.
+    The values at later positions, even NaN, change neither the result nor the gradient.
     """
     last = (lengths - 1)[..., None, None].expand(*lengths.shape, 1, states.shape[-1])
     return states.gather(-2, last).squeeze(-2)
@@ -75,8 +76,8 @@ def masked_cross_entropy(
 
     The first `lengths` positions of a sentence are valid (0 to time; at least one token in all). Every valid token
     counts the same, whatever sentence it is in: a mean over tokens, not a mean of the sentences' means.
-    What stands at padded positions (logits of NaN or infinity, ids outside the vocabulary) changes neither the
-    loss nor its gradient, which is exactly zero there.
+    The values at padded positions (logits of NaN or infinity, ids outside the vocabulary) change neither the loss
+    nor its gradient, which is exactly zero there. New tensors are made on the device of the inputs.
     """
     positions = torch.arange(targets.shape[-1], device=targets.device)
     valid = positions < lengths.unsqueeze(-1)
@@ -104,12 +105,13 @@ def greedy_decode(
     stop_id: int,
     max_length: int,
 ) -> list[list[int]]:
-    """Writes one sentence a row, token by token, always taking the likeliest token.
+    """Writes one sentence per row, token by token, always taking the likeliest token.
 
     `step(tokens, state)` reads the last token of each sentence and gives the logits of the next one and the new
     state, which may be any object. The first tokens that it reads are `start_tokens` (one a sentence), then its own.
     A sentence ends before `stop_id` (the answer holds neither the start nor the stop token, nor what follows), or
     with `max_length` tokens. `step` is called at most `max_length` times, and no more once all sentences have ended.
+    Returns one list of Python ints per sentence. New tensors are made on the device of `start_tokens`.
     """
     tokens = start_tokens
     ended = torch.zeros_like(tokens, dtype=torch.bool)
@@ -219,7 +221,7 @@ class RNNTranslator(nn.Module):
 
 
 def translation_loss(model: nn.Module, batch: TranslationBatch) -> Float[Tensor, ""]:
-    """What `train` makes smaller: nats a token, on the words and the stop token of each sentence."""
+    """What `train` makes smaller: nats per token, on the words and the stop token of each sentence."""
     logits = model(batch.source, batch.source_lengths, batch.target_in)
     return masked_cross_entropy(logits, batch.target_out, batch.target_lengths)
 
@@ -267,17 +269,25 @@ class Trained(NamedTuple):
     losses: list[float]
 
 
-def train_bottleneck(pairs: Sequence[Pair], *, context_size: int = 128, steps: int = STEPS, seed: int = 0) -> Trained:
+def train_bottleneck(
+    pairs: Sequence[Pair],
+    *,
+    hidden_size: int = 128,
+    context_size: int = 128,
+    steps: int = STEPS,
+    learning_rate: float = LEARNING_RATE,
+    seed: int = 0,
+) -> Trained:
     """The lesson's training in one call, for measurements and for later lessons: the same seed, the same model."""
     english = Vocabulary.build(pair.source for pair in pairs)
     french = Vocabulary.build(pair.target for pair in pairs)
     torch.manual_seed(seed)
-    model = RNNTranslator(len(english), len(french), context_size=context_size)
+    model = RNNTranslator(len(english), len(french), hidden_size=hidden_size, context_size=context_size)
     batches = batches_by_length(
         [english.encode(pair.source) for pair in pairs],
         [french.encode(pair.target) for pair in pairs],
         batch_size=BATCH_SIZE,
         generator=torch.Generator().manual_seed(seed),
     )
-    losses = train(model, batches, translation_loss, steps=steps, learning_rate=LEARNING_RATE, warmup=WARMUP)
+    losses = train(model, batches, translation_loss, steps=steps, learning_rate=learning_rate, warmup=WARMUP)
     return Trained(model, english, french, losses)
