@@ -88,7 +88,7 @@ def _epoch(
 
 
 def _pad(
-    sequences: list[Int[Tensor, " time"]], pad_id: int, device: torch.device | str
+    sequences: list[Tensor], pad_id: int, device: torch.device | str
 ) -> tuple[Int[Tensor, "batch time"], Int[Tensor, " batch"]]:
     # `pad_batch` looks at every id, which here would take a tenth of the training time.
     tokens = pad_sequence(sequences, batch_first=True, padding_value=pad_id)
