@@ -109,9 +109,10 @@ def train(
     """Trains `model` in place for `steps` steps of Adam and returns the loss of every step.
 
     `loss_function(model, batch)` gives the scalar to make smaller. The learning rate rises to `learning_rate`
-    during the share `warmup` of the steps and falls to almost nothing after it (`one_cycle`). A gradient whose
-    norm over all parameters is larger than `clip` is scaled down to it (Pascanu et al. 2013,
-    https://arxiv.org/abs/1211.5063), without which a recurrent network can take one huge step and be lost.
+    during the share `warmup` of the steps and falls to almost nothing after it (one cycle, Smith and Topin 2017,
+    https://arxiv.org/abs/1708.07120). A gradient whose norm over all parameters is larger than `clip` is scaled down
+    to it (Pascanu et al. 2013, https://arxiv.org/abs/1211.5063): without that a recurrent network can take one huge
+    step and be lost.
 
     `progress`: show a bar while training; None means `progress_is_welcome()`. Nothing of it stays.
     The model is in training mode during the steps and afterwards as it was before.
@@ -122,7 +123,9 @@ def train(
     if not 0 <= warmup < 1:
         raise ValueError(f"warmup is the share of steps before the peak, 0 <= warmup < 1, got {warmup}")
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate, betas=(0.9, 0.98), fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: one_cycle(step, steps, warmup))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, learning_rate, total_steps=steps + 1, pct_start=warmup, cycle_momentum=False
+    )
     was_training = model.training
     model.train()
     losses: list[float] = []
@@ -140,17 +143,6 @@ def train(
     if len(losses) < steps:
         raise ValueError(f"batches ended after {len(losses)} of {steps} steps")
     return losses
-
-
-def one_cycle(step: int, steps: int, warmup: float = 0.3) -> float:
-    """The factor of the learning rate at `step` of `steps`: from 1/25 up to 1 at `warmup * steps`, then down to 0.
-
-    Both slopes are half a cosine wave (Smith and Topin 2017, https://arxiv.org/abs/1708.07120).
-    """
-    peak = warmup * steps
-    if step < peak:
-        return 1 - (1 - 1 / 25) * (1 + math.cos(math.pi * step / peak)) / 2
-    return (1 + math.cos(math.pi * (step - peak) / (steps - peak))) / 2
 
 
 def progress_is_welcome() -> bool:

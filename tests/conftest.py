@@ -2,6 +2,4 @@
 
 from jaxtyping import install_import_hook
 
-install_import_hook(
-    ["course_utils.lessons", "course_utils.training", "course_utils.corpora.vocabulary"], "beartype.beartype"
-)
+install_import_hook(["course_utils.lessons", "course_utils.training"], "beartype.beartype")

@@ -21,7 +21,7 @@ from course_utils.lessons.rnn_translator import (
     translate,
     translation_loss,
 )
-from course_utils.training import TranslationBatch, batches_by_length, one_cycle, progress_is_welcome, train
+from course_utils.training import TranslationBatch, batches_by_length, progress_is_welcome, train
 
 seeds = st.integers(0, 2**16)
 leading = st.lists(st.integers(1, 3), max_size=2).map(tuple)
@@ -441,17 +441,6 @@ def test_bad_settings_are_named(changes: dict, message: str) -> None:
     settings_ = {"batches": [torch.ones(1, 2)] * 5, "steps": 5, "learning_rate": 0.1} | changes
     with pytest.raises(ValueError, match=message):
         train(nn.Linear(2, 1), settings_.pop("batches"), squares, **settings_)
-
-
-@given(st.integers(1, 50), st.floats(0, 0.99))
-def test_the_rate_rises_to_its_peak_and_falls(steps: int, warmup: float) -> None:
-    rates = [one_cycle(step, steps, warmup) for step in range(steps + 1)]
-    assert all(0 <= rate <= 1 for rate in rates)
-    peak = rates.index(max(rates))
-    assert rates[: peak + 1] == sorted(rates[: peak + 1])
-    assert rates[peak:] == sorted(rates[peak:], reverse=True)
-    assert abs(peak - warmup * steps) <= 1
-    assert rates[-1] < 1e-9
 
 
 def test_the_bar_shows_only_where_somebody_reads(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture) -> None:

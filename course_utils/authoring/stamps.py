@@ -23,7 +23,6 @@ from course_utils import start
 
 lesson = start("{name}", globals())
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.nn.functional as F

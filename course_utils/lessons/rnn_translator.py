@@ -108,7 +108,7 @@ def greedy_decode(
     """Writes one sentence per row, token by token, always taking the likeliest token.
 
     `step(tokens, state)` reads the last token of each sentence and gives the logits of the next one and the new
-    state, which may be any object. The first tokens that it reads are `start_tokens` (one a sentence), then its own.
+    state, which may be any object. The first tokens that it reads are `start_tokens` (one per sentence), then its own.
     A sentence ends before `stop_id` (the answer holds neither the start nor the stop token, nor what follows), or
     with `max_length` tokens. `step` is called at most `max_length` times, and no more once all sentences have ended.
     Returns one list of Python ints per sentence. New tensors are made on the device of `start_tokens`.
