@@ -96,6 +96,34 @@ def test_answers_without_metadata_and_ids_are_found_by_their_def_line(notebook):
     assert len(notebook.cells) == len(work.cells)  # nothing counts as added
 
 
+def test_added_cells_keep_their_place_without_ids(notebook):
+    work = assemble.read(LESSON.notebook)
+    place = work.cells.index(cell(work, "softmax"))
+    work.cells.insert(place, new_code_cell("helper = torch.exp"))
+    for number, c in enumerate(work.cells):
+        c.metadata, c.id, c.source = {}, f"lost-{number}", c.source.replace("\n", "\r\n") + "\n"
+    sources = [c.source for c in put(notebook, work).cells]
+    at = next(i for i, source in enumerate(sources) if source.startswith("helper"))
+    assert sources[at + 1].startswith("def softmax") and len(sources) == len(work.cells)
+
+
+@pytest.mark.parametrize("source", ["softmax = nn.Softmax(-1)", "class softmax:\n    pass"])
+def test_answers_that_are_no_def_are_found_too(notebook, source):
+    work = assemble.read(LESSON.notebook)
+    cell(work, "softmax").source = source
+    for number, c in enumerate(work.cells):
+        c.metadata, c.id = {}, f"lost-{number}"
+    assert cell(put(notebook, work), "softmax").source == source
+
+
+@pytest.mark.parametrize("course", ["text", None, ["list"]])
+def test_odd_metadata_is_refused(tmp_path: Path, notebook, course):
+    notebook.cells[3].metadata["course"] = course
+    assemble.write(notebook, tmp_path / "odd.ipynb")
+    with pytest.raises(assemble.UnreadableNotebook):
+        assemble.read(tmp_path / "odd.ipynb")
+
+
 def test_of_copied_answers_the_first_counts(notebook):
     work = assemble.read(LESSON.notebook)
     cell(work, "softmax").source = RIGHT
@@ -212,10 +240,12 @@ def grade(tmp_path: Path, change: Any) -> tuple[dict[str, Any], str]:
     """Run lesson 00 with a changed copy of it as the learner's notebook; the report, and what pytest printed."""
     work, trusted = assemble.read(LESSON.notebook), assemble.read(LESSON.notebook)
     assemble.exercises_only(trusted)  # the rest of the lesson would only take time
+    skipped = {c.id for c in work.cells} - {c.id for c in trusted.cells}
     path = tmp_path / "course" / LESSON.notebook.name
     path.parent.mkdir()
     assemble.write(trusted, path)
     change(work)
+    work.cells = [c for c in work.cells if c.id not in skipped]
     assemble.write(work, tmp_path / "mine.ipynb")
     report = tmp_path / "report.json"
     options = ["-p", "course_utils.authoring.nbval_plugin", "-p", "no:cacheprovider", "-p", "no:xdist", "--color=no"]
@@ -254,6 +284,22 @@ def test_tampered_checks_do_not_score(tmp_path):
         cell(work, "setup").source = "class lesson:\n    check = print"
 
     assert grade(tmp_path, tamper)[0]["points"] == 0
+
+
+def test_a_replaced_check_does_not_score(tmp_path):
+    def cheat(work: nbformat.NotebookNode) -> None:
+        cell(work, "softmax").source = WRONG
+        work.cells.insert(2, new_code_cell("lesson.check = lambda name: None"))
+
+    assert grade(tmp_path, cheat)[0]["points"] == 0
+
+
+def test_an_unreadable_answers_file_is_a_clear_usage_error(tmp_path):
+    (tmp_path / "mine.ipynb").write_text("<html>")
+    options = ["-p", "course_utils.authoring.nbval_plugin", "--nbval", "--answers", "mine.ipynb"]
+    command = [sys.executable, "-m", "pytest", *options, str(LESSON.notebook)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 4 and "mine.ipynb is not a readable notebook" in done.stderr
 
 
 def test_stored_outputs_are_compared_with_the_reference_answers(tmp_path, monkeypatch):

@@ -100,6 +100,19 @@ def test_syntax_error_after_a_right_answer_is_not_hidden_by_it(check, names):
     assert check(right).startswith("✗ softmax: the answer cell is not valid Python")
 
 
+@pytest.mark.parametrize(
+    "newer", ["softmax = nn.Softmax(-1)", "class softmax:\n    pass", "get_ipython().x('def softmax(s): return 1')"]
+)
+def test_an_older_syntax_error_is_forgotten(check, names, newer):
+    names["In"] = ["def softmax(s)\n    return 1", newer]
+    assert check(right).startswith("✓")
+
+
+def test_errors_of_the_compiler_count_too(check, names):
+    names["In"] = ["def softmax(scores, scores):\n    return 1"]
+    assert "not valid Python" in check(right)
+
+
 def test_not_a_function(check):
     assert "✗ softmax is not a function" in check(torch.zeros(3))
 
@@ -118,6 +131,11 @@ class Yes:
 
     __hash__ = None
     __class__ = torch.Tensor
+
+
+class RudeError(Exception):
+    def __str__(self) -> str:
+        raise SystemExit
 
 
 class YesTensor(torch.Tensor):
@@ -139,7 +157,10 @@ class YesTensor(torch.Tensor):
         (lambda scores: right(scores) * 1.01, "the largest error is at [2]: expected 0.6652, got 0.6719"),
         (lambda scores: Yes(), "an object of type Yes"),
         (lambda scores: torch.zeros(3).as_subclass(YesTensor), "an object of type YesTensor"),
+        (lambda scores: right(scores).to_sparse(), "an object of type Tensor (torch.sparse_coo, device cpu)"),
+        (lambda scores: right(scores).to("meta"), "an object of type Tensor (torch.strided, device meta)"),
         (lambda scores: sys.exit("bye"), "raised SystemExit: bye"),
+        (lambda scores: (_ for _ in ()).throw(RudeError()), "raised RudeError: "),
         (lambda: 3, "takes 0 positional arguments"),
         (lambda scores: scores.sub_(1), "changed its input `scores`"),
         (lambda scores: scores @ torch.ones(99), "in this line: (lambda scores: scores @ torch.ones(99)"),
@@ -204,6 +225,10 @@ def loop_that_swallows_everything(scores):
             continue
 
 
+def long_wait(scores):
+    time.sleep(60)
+
+
 def loop_that_answers_when_stopped(scores):
     try:
         while True:
@@ -221,7 +246,8 @@ def loop_that_raises_something_else(scores):
 
 
 @pytest.mark.parametrize(
-    "answer", [loop, loop_that_swallows_everything, loop_that_answers_when_stopped, loop_that_raises_something_else]
+    "answer",
+    [loop, long_wait, loop_that_swallows_everything, loop_that_answers_when_stopped, loop_that_raises_something_else],
 )
 def test_endless_loops_are_stopped(monkeypatch, answer):
     monkeypatch.setattr(start_here_exercise(), "seconds", 0.3)
@@ -270,6 +296,38 @@ def test_random_states_and_modes_are_as_before(check):
     check(softmax)
     assert (torch.rand(1), random.random(), numpy.random.rand()) == expected
     assert torch.is_grad_enabled() and torch.get_default_dtype() == torch.float32
+
+
+def test_settings_of_the_notebook_do_not_reach_the_checks(check):
+    try:
+        torch.set_default_dtype(torch.float64)
+        torch.set_default_device("meta")
+        with torch.inference_mode(), torch.autocast("cpu"):
+            assert check(right).startswith("✓")
+            assert "This looks like" not in check(lambda: None)
+        assert torch.get_default_dtype() == torch.float64 and torch.get_default_device().type == "meta"
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_default_device(None)
+
+
+def test_settings_of_the_answer_do_not_stay(check):
+    depth, folder, threads = sys.getrecursionlimit(), os.getcwd(), torch.get_num_threads()
+
+    def softmax(scores):
+        sys.setrecursionlimit(5000), os.chdir("/"), torch.set_num_threads(threads + 1)
+        torch.set_default_device("cpu")
+        return right(scores)
+
+    assert check(softmax).startswith("✓")
+    assert (sys.getrecursionlimit(), os.getcwd(), torch.get_num_threads()) == (depth, folder, threads)
+
+
+def test_changing_infinities_in_place_is_noticed(check):
+    def softmax(scores):
+        return right(scores.clamp_(min=torch.finfo(scores.dtype).min))
+
+    assert "changed its input `scores`" in check(softmax)
 
 
 # ---- strict mode -------------------------------------------------------------------------------------------

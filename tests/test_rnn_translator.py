@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from course_utils.benchmarks import measured
 from course_utils.corpora.vocabulary import Vocabulary, pad_batch
 from course_utils.lessons.rnn_translator import (
     RNNTranslator,
@@ -457,3 +458,24 @@ def test_the_bar_shows_only_where_somebody_reads(monkeypatch: pytest.MonkeyPatch
     out, err = capfd.readouterr()
     assert out == "" and "training" in err
     assert err.rstrip(" ").endswith("\r") and err.rstrip("\r ").rfind("\n") == -1
+
+
+# ------------------------------------------------------------------ the stored table
+
+
+def test_the_stored_table_shows_what_the_lesson_reads_from_it() -> None:
+    rows = measured("bottleneck")["rows"]
+    widths = {row["context_size"]: row["bleu"] for row in rows if row["hidden_size"] == 512}
+    times = {row["steps"]: row["bleu"] for row in rows if row["hidden_size"] == 128}
+    assert max(widths[8]) < 5
+    for bleu in (widths[32], widths[128], widths[512], *times.values()):
+        assert bleu == sorted(bleu, reverse=True), "every curve falls"
+    for narrow, wide in itertools.pairwise([32, 128, 512]):
+        assert all(a < b for a, b in zip(widths[narrow], widths[wide], strict=True)), "wider is better"
+    assert round(widths[32][0]) == 26
+    assert abs(widths[32][0] - widths[128][1]) < 3 and abs(widths[32][0] - widths[512][2]) < 3, "the fall has moved"
+    assert max(bleu[-1] for bleu in widths.values()) < 12
+    short, long = sorted(times)
+    assert long == 4 * short and all(a < b for a, b in zip(times[short], times[long], strict=True))
+    for bleu in times.values():
+        assert 6 < bleu[0] / bleu[-1] < 8, "about one seventh"

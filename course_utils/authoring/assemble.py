@@ -21,6 +21,9 @@ def read(path: str | Path) -> NotebookNode:
         notebook = nbformat.reads(Path(path).read_text(encoding="utf-8-sig"), as_version=4)
         for number, cell in enumerate(notebook.cells):
             cell.setdefault("id", f"cell-{number}")  # some editors drop the ids
+            cell.source.encode()  # text that cannot be written again cannot be run either
+            if not isinstance(cell.metadata.get("course", {}), dict):
+                raise ValueError(f"metadata.course of cell {number} is not a table")
         notebook.nbformat_minor = max(notebook.nbformat_minor, 5)
         return notebook
     except Exception as error:  # whatever a damaged file makes nbformat raise
@@ -69,33 +72,45 @@ def put_learners_work(notebook: NotebookNode, work: NotebookNode) -> None:
     """Put a learner's answers, and the code cells they added, into the course's own `notebook`.
 
     Nothing else of `work` is taken: its checks may have been changed. An answer is found by its metadata, by its
-    cell's id, or by its `def` line; of copies the first counts. An added cell follows the cell it followed there.
+    cell's id, or by the name it defines. An added cell follows the cell of the course that it followed there.
     """
     names = [exercise_name(cell) for cell in notebook.cells if role(cell) == "answer"]
-    found = {name: _find_answer(work, name) for name in names}
-    put_answers(notebook, {name: cell.source for name, cell in found.items() if cell is not None})
-    ids = {cell.id for cell in notebook.cells}
-    sources = {cell.source for cell in code_cells(notebook)}
-    taken = [cell for cell in found.values() if cell is not None]
-    place = 0
+    found = {name: cell for name in names if (cell := _find_answer(work, name)) is not None}
+    by_source = {_plain(cell.source): cell.id for cell in notebook.cells}
+    put_answers(notebook, {name: cell.source for name, cell in found.items()})
+    place = next((i + 1 for i, cell in enumerate(notebook.cells) if role(cell) == "setup"), 0)
     for number, cell in enumerate(work.cells):
-        own = next((name for name, answer in found.items() if answer is cell), cell.id)
-        if own in ids:
+        own = _own_id(cell, found, {c.id for c in notebook.cells}, by_source)
+        if own is not None:
             place = next(i for i, c in enumerate(notebook.cells) if c.id == own) + 1
-        elif cell.cell_type == "code" and cell.source not in sources and not any(cell is t for t in taken):
+        elif cell.cell_type == "code":
             notebook.cells.insert(place, nbformat.v4.new_code_cell(cell.source, id=f"added-{number}"))
             place += 1
 
 
+def _own_id(
+    cell: NotebookNode, answers: Mapping[str, NotebookNode], ids: set[str], by_source: Mapping[str, str]
+) -> str | None:
+    """The id of the course's cell that a learner's cell is; None for a cell that the learner added."""
+    for name, answer in answers.items():
+        if cell is answer or (role(cell) == "answer" and exercise_name(cell) == name):
+            return name
+    return cell.id if cell.id in ids else by_source.get(_plain(cell.source))
+
+
+def _plain(source: str) -> str:
+    """The source without what editors change: line ends, and blanks at the ends of lines and of the cell."""
+    return "\n".join(line.rstrip() for line in source.splitlines()).strip()
+
+
 def _find_answer(work: NotebookNode, name: str) -> NotebookNode | None:
-    define = re.compile(rf"^(async )?def {name}\b", re.MULTILINE)
-    tests = (
-        lambda cell: role(cell) == "answer" and exercise_name(cell) == name,
-        lambda cell: cell.id == name,
-        lambda cell: define.search(cell.source),
-    )
     cells = code_cells(work)
-    return next((cell for test in tests for cell in cells if test(cell)), None)
+    for cell in cells:
+        if (role(cell) == "answer" and exercise_name(cell) == name) or cell.id == name:
+            return cell
+    defines = re.compile(rf"^((async )?def|class) {name}\b|^{name} *=[^=]", re.MULTILINE)
+    check = next((i for i, cell in enumerate(cells) if f'lesson.check("{name}")' in cell.source), len(cells))
+    return next((cell for cell in reversed(cells[:check]) if defines.search(cell.source)), None)
 
 
 def exercises_only(notebook: NotebookNode) -> None:

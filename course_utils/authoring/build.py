@@ -19,6 +19,7 @@ from course_utils import syllabus
 from course_utils.authoring import assemble, readme, stamps
 from course_utils.authoring.assemble import role
 
+_FIGURES = syllabus.ROOT / "course_utils" / "figures"
 _NO_OUTPUT = ("check", "summary")
 _UNSTABLE = re.compile(r"\b0x[0-9a-f]{6,}\b|/(?:home|root|tmp|work|Users)/\w")
 
@@ -80,8 +81,10 @@ def problems(lesson: syllabus.LessonInfo) -> list[str]:
 
 
 def digest(notebook: NotebookNode, lesson: syllabus.LessonInfo) -> str:
-    """A short hash of all code that made the outputs: the cells, and the reference answers."""
+    """A short hash of what made the pictures, which no test compares: cells, reference answers, figure modules."""
     sources = [cell.source for cell in assemble.code_cells(_solved(notebook, lesson))]
+    modules = [_FIGURES / f"{name}.py" for name in ("style", "diagrams", "curves", lesson.name)]
+    sources += [path.read_text(encoding="utf-8") for path in modules if path.exists()]
     return hashlib.sha256("\0".join(sources).encode()).hexdigest()[:16]
 
 

@@ -38,6 +38,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.option.answers not in (None, REFERENCE):
+        try:
+            assemble.read(config.option.answers)
+        except assemble.UnreadableNotebook as error:
+            raise pytest.UsageError(f"--answers: {error}") from None
     nbval.RunningKernel = Kernel  # the name that nbval's IPyNbFile.setup looks up
     if os.name == "posix":
         # UNIX sockets: two workers can never choose the same TCP port, and no network is needed.
@@ -88,6 +93,10 @@ class Cell(nbval.IPyNbCell):
         reply = self.parent.kernel.reply
         if reply.get("status") == "error" and not self.options["check_exception"]:
             self.raise_cell_error(f"{reply.get('ename')}: {reply.get('evalue')} (the notebook hid this error)")
+        name = assemble.exercise_name(self.cell) if assemble.role(self.cell) == "check" else None
+        text = "".join(out.get("text", "") for out in self.test_outputs)
+        if name is not None and not text.startswith(f"✓ {name}: "):
+            self.raise_cell_error(f"the check of {name} did not say that it passed: the notebook has replaced it")
 
 
 class Notebook(nbval.IPyNbFile):
@@ -107,7 +116,7 @@ class Notebook(nbval.IPyNbFile):
             item = Cell.from_parent(self, name=cell.id, cell_num=number, cell=cell, options=options)
             if assemble.role(cell) == "check":
                 points = cell.metadata.get("nbgrader", {}).get("points", 0)
-                item.user_properties.append(("exercise", [assemble.exercise_name(cell), points]))
+                item.user_properties.append(("exercise", [self.path.name, assemble.exercise_name(cell), points]))
             yield item
 
     def _put_answers(self, answers: str | None) -> None:
@@ -115,7 +124,11 @@ class Notebook(nbval.IPyNbFile):
             lesson = assemble.lesson_of(self.nb, self.path)
             assemble.put_answers(self.nb, assemble.reference_answers(lesson.name))
         elif answers:
-            assemble.put_learners_work(self.nb, assemble.read(answers))
+            work = assemble.read(answers)
+            mine, theirs = (nb.metadata.get("course", {}).get("lesson") for nb in (self.nb, work))
+            if theirs not in (None, mine):
+                raise assemble.UnreadableNotebook(f"{answers} is the lesson {theirs!r}, not {mine!r}")
+            assemble.put_learners_work(self.nb, work)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -134,12 +147,12 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 def _entry(report: Any) -> dict[str, Any] | None:
     """What a pytest report says about an exercise; None if it is not the run of a check cell."""
-    name, points = dict(getattr(report, "user_properties", ())).get("exercise", (None, 0))
+    notebook, name, points = dict(getattr(report, "user_properties", ())).get("exercise", (None, None, 0))
     if name is None or not (report.when == "call" or report.outcome == "failed"):
         return None
     passed = report.when == "call" and report.outcome == "passed"
     text = "" if passed else re.sub(r"\x1b\[[0-9;]*m", "", str(report.longrepr or "")).strip()
-    return {"name": name, "points": points, "passed": passed, "message": _last_line(text)}
+    return {"notebook": notebook, "name": name, "points": points, "passed": passed, "message": _last_line(text)}
 
 
 def _last_line(text: str) -> str:

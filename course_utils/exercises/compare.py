@@ -62,8 +62,10 @@ def difference(expected: Any, got: Any) -> str | None:
 
 
 def is_tensor(value: Any) -> bool:
-    """A real tensor: a subclass could answer "yes" to every question."""
-    return type(value) in (Tensor, nn.Parameter)
+    """A plain tensor whose values can be read: a subclass could answer "yes" to every question."""
+    if type(value) not in (Tensor, nn.Parameter):
+        return False
+    return value.layout == torch.strided and value.device.type != "meta" and not value.is_nested
 
 
 def describe(value: Any) -> str:
@@ -76,7 +78,8 @@ def describe(value: Any) -> str:
         return f"the {type(value).__name__} {_short(repr(value))}"
     if type(value) in (list, tuple, dict):
         return f"a {type(value).__name__} of length {len(value)}"
-    return f"an object of type {type(value).__name__}"
+    special = f" ({value.layout}, device {value.device})" if type(value) is Tensor else ""
+    return f"an object of type {type(value).__name__}{special}"
 
 
 def _advice(got: Any, expected: Any = None) -> str:

@@ -5,6 +5,7 @@ import copy
 import inspect
 import io
 import linecache
+import os
 import random
 import sys
 import traceback
@@ -13,11 +14,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy
 import torch
 
 from course_utils.exercises.compare import Mismatch, describe, is_tensor, same
 from course_utils.exercises.exercise import Check, Exercise, Mistake
 from course_utils.exercises.time_limit import OutOfTime, time_limit
+
+LARGE = 10**7  # tensors with more numbers are not copied
 
 
 class InputChanged(Exception):
@@ -86,6 +90,8 @@ def judge(exercise: Exercise, answer: Callable[..., Any]) -> Verdict:
 
 def recognise(exercise: Exercise, results: list[CheckResult]) -> Mistake | None:
     """The known mistake that has the same verdicts and the same outcomes in every check, if there is one."""
+    if not any(result.outcomes for result in results):
+        return None  # the answer was never called
     with _state_kept():
         return next((m for m in exercise.mistakes if _alike(results, run_checks(exercise, m.function))), None)
 
@@ -174,18 +180,34 @@ class ShortText(io.TextIOBase):
 @contextlib.contextmanager
 def _state_kept() -> Iterator[None]:
     """Leave the global state of Python and PyTorch as it was found."""
-    python, grad, dtype = random.getstate(), torch.is_grad_enabled(), torch.get_default_dtype()
-    numpy_random = getattr(sys.modules.get("numpy"), "random", None)
-    numpy_state = numpy_random.get_state() if numpy_random else None
-    with torch.random.fork_rng(), torch.enable_grad():
+    python, numbers, folder, depth = random.getstate(), numpy.random.get_state(), os.getcwd(), sys.getrecursionlimit()
+    dtype, device, threads = torch.get_default_dtype(), torch.get_default_device(), torch.get_num_threads()
+    with torch.random.fork_rng(), _usual_modes():
         try:
+            torch.set_default_dtype(torch.float32)
             yield
         finally:
             random.setstate(python)
-            torch.set_grad_enabled(grad)
+            numpy.random.set_state(numbers)
+            os.chdir(folder)
+            sys.setrecursionlimit(depth)
             torch.set_default_dtype(dtype)
-            if numpy_random:
-                numpy_random.set_state(numpy_state)
+            if torch.get_num_threads() != threads:
+                torch.set_num_threads(threads)
+    if torch.get_default_device() != device:
+        torch.set_default_device(device)
+
+
+@contextlib.contextmanager
+def _usual_modes() -> Iterator[None]:
+    """What the checks expect around them, whatever the notebook has switched on."""
+    with (
+        torch.device("cpu"),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autocast("cpu", enabled=False),
+    ):
+        yield
 
 
 def _is_unwritten(first: CheckResult) -> bool:
@@ -215,7 +237,7 @@ def _describe_error(error: BaseException, recorder: Recorder) -> str:
 def _first_line(error: BaseException) -> str:
     try:
         text = str(error).strip().split("\n")[0]
-    except Exception:  # an exception of the learner's own whose text fails
+    except (Exception, SystemExit):  # an exception of the learner's own whose text fails
         return ""
     return text if len(text) <= 300 else text[:300] + "…"
 
@@ -231,7 +253,7 @@ def _parameter_names(function: Callable[..., Any], count: int) -> list[str]:
 def _copy(value: Any) -> Any:
     """A copy that later changes cannot reach. Models, functions and unknown objects stay themselves."""
     if is_tensor(value):
-        return value.detach().clone()
+        return value.detach().clone() if value.numel() <= LARGE else value
     if type(value) in (list, tuple):
         return type(value)(_copy(v) for v in value)
     if type(value) is dict:
@@ -257,7 +279,9 @@ def _same_state(old: Any, new: Any) -> bool:
 
 
 def _comparable(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().nan_to_num(nan=12345.678) if tensor.is_floating_point() else tensor
+    if not tensor.is_floating_point():
+        return tensor
+    return tensor.detach().nan_to_num(nan=12345.678, posinf=float("inf"), neginf=float("-inf"))
 
 
 def _alike(results: list[CheckResult], others: list[CheckResult]) -> bool:
@@ -270,4 +294,7 @@ def _alike(results: list[CheckResult], others: list[CheckResult]) -> bool:
 
 
 def _same_outcome(a: Outcome, b: Outcome) -> bool:
-    return a.error == b.error and a.changed == b.changed and same(a.value, b.value)
+    try:
+        return a.error == b.error and a.changed == b.changed and same(a.value, b.value)
+    except Exception:  # a value that cannot be compared is like no other
+        return False

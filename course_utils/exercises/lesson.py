@@ -177,12 +177,12 @@ def _show_line(line: str, metadata: dict[str, Any]) -> None:
 
 def _syntax_error(namespace: Mapping[str, Any], name: str) -> str | None:
     """Where the newest cell that defines `name` is not valid Python. IPython keeps the cells it was given in `In`."""
-    is_answer: Callable[[Any], Any] = re.compile(rf"^\s*def {name}\b", re.MULTILINE).search
+    is_answer = re.compile(rf"\b(def|class)\s+{name}\b|^\s*{name}\s*(:[^=\n]*)?=[^=]", re.MULTILINE).search
     newest = next((c for c in reversed(namespace.get("In") or []) if isinstance(c, str) and is_answer(c)), None)
     if newest is None:
         return None
     try:
-        ast.parse(newest)
+        compile(newest, "<answer>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     except SyntaxError as error:
         return f"{type(error).__name__} in line {error.lineno}: {error.msg}"
     return None

@@ -63,7 +63,8 @@ def _(answer, rng):
         leaves = [v.clone().requires_grad_() for v in values]
         out = function(*leaves)
         expect(out.detach(), rnn_translator.rnn_step(*values), "the step itself")
-        gradients.append(list(torch.autograd.grad(out.square().sum(), leaves, allow_unused=True)))
+        found = torch.autograd.grad(out.square().sum(), leaves, allow_unused=True)
+        gradients.append([torch.zeros_like(v) if g is None else g for g, v in zip(found, values, strict=True)])
     expect(gradients[0], gradients[1], "gradients of x, h, w_x, w_h, b")
 
 
@@ -140,11 +141,17 @@ def _(answer, rng):
     expect(answer(states, lengths), wanted, f"lengths {lengths.tolist()}")
 
 
-@ex.check("one sentence without a batch, and two leading dimensions")
+@ex.check("one sentence without a batch, a batch of one, and two leading dimensions")
 def _(answer, rng):
-    for leading in ((), (2, 3)):
+    for leading in ((), (1,), (2, 3)):
         states, lengths = _states(rng, *leading)
         expect(answer(states, lengths), rnn_translator.last_valid_state(states, lengths), f"leading {leading}")
+
+
+@ex.check("one position, one hidden unit, float64")
+def _(answer, rng):
+    states, lengths = torch.randn(3, 1, 1, generator=rng, dtype=torch.float64), torch.tensor([1, 1, 1])
+    expect(answer(states, lengths), states[:, 0], "states of shape (3, 1, 1)")
 
 
 @ex.check("what stands in the padding does not matter")
@@ -178,6 +185,14 @@ def _(states, lengths):
 @ex.mistake("the last position, padding included", hint="`states[:, -1]` is the state after padding. Use the lengths.")
 def _(states, lengths):
     return states[..., -1, :]
+
+
+@ex.mistake(
+    "`states[:, -1]`",
+    hint="That is the last position of the table, where short sentences have padding. Use the lengths.",
+)
+def _(states, lengths):
+    return states[:, -1]
 
 
 @ex.mistake("one position too far", hint="Positions count from 0: the last valid position is `lengths - 1`.")
@@ -261,15 +276,25 @@ def _(answer, rng):
 
 @ex.check("no gradient reaches the padding")
 def _(answer, rng):
+    for rubbish in (0.0, float("nan"), float("inf")):
+        logits, targets, _ = _loss_inputs(rng, 2)
+        lengths = torch.tensor([2, 5])
+        for row, length in enumerate(lengths.tolist()):
+            logits[row, length:] = rubbish
+        gradients = []
+        for function in (answer, rnn_translator.masked_cross_entropy):
+            leaf = logits.clone().requires_grad_()
+            loss = function(leaf, targets, lengths)
+            expect(loss.detach(), rnn_translator.masked_cross_entropy(logits, targets, lengths), "the loss itself")
+            gradients.append(torch.autograd.grad(loss, leaf)[0])
+        expect(gradients[0], gradients[1], f"the gradient of the logits, which are {rubbish} in the padding")
+
+
+@ex.check("a sentence of length 0 adds nothing")
+def _(answer, rng):
     logits, targets, _ = _loss_inputs(rng, 2)
-    lengths = torch.tensor([2, 5])
-    gradients = []
-    for function in (answer, rnn_translator.masked_cross_entropy):
-        leaf = logits.clone().requires_grad_()
-        loss = function(leaf, targets, lengths)
-        expect(loss.detach(), rnn_translator.masked_cross_entropy(logits, targets, lengths), "the loss itself")
-        gradients.append(torch.autograd.grad(loss, leaf)[0])
-    expect(gradients[0], gradients[1], "the gradient of the logits")
+    wanted = F.cross_entropy(logits[1, :3], targets[1, :3])
+    expect(answer(logits, targets, torch.tensor([0, 3])), wanted, "lengths [0, 3]: a mean over 3 tokens")
 
 
 def _token_losses(logits, targets):
@@ -367,6 +392,17 @@ def _scripted(sentences, vocabulary=10):
     return step
 
 
+def _counted(step):
+    """The same `step`, and a list that gets the shape of the tokens of each call."""
+    shapes = []
+
+    def counted(tokens, state):
+        shapes.append(list(tokens.shape))
+        return step(tokens, state)
+
+    return counted, shapes
+
+
 def _chain(tokens, state):
     """The next token is the last one plus what the state holds: it shows what was fed back."""
     return F.one_hot((tokens + state) % 10, 10).float(), state
@@ -381,9 +417,12 @@ def _(answer, rng):
     expect(_decode(answer, _scripted([[5, 7, 4, STOP]]), 0, 1, 20), [[5, 7, 4]], "a step that says 5 7 4 stop")
 
 
-@ex.check("at most max_length tokens")
+@ex.check("at most max_length tokens, and as many calls of `step`")
 def _(answer, rng):
-    expect(_decode(answer, _scripted([[5, 6, 7, 8, 5, 6]]), 0, 1, 4), [[5, 6, 7, 8]], "no stop token, max_length 4")
+    step, shapes = _counted(_scripted([[5, 6, 7, 8, 5, 6]]))
+    expect(_decode(answer, step, 0, 1, 4), [[5, 6, 7, 8]], "no stop token, max_length 4")
+    expect(len(shapes), 4, "the number of calls of `step`, max_length 4")
+    expect(_decode(answer, _scripted([[5, 6]]), 0, 1, 0), [[]], "max_length 0")
 
 
 @ex.check("max_length holds for every sentence of a batch")
@@ -408,6 +447,12 @@ def _(answer, rng):
     expect(_decode(answer, grow, torch.tensor([2]), 1, 4), [[3, 6, 0, 5]], "a state that grows by 1 each step")
 
 
+@ex.check("each sentence has its own start token, and the stop token is the one that was given")
+def _(answer, rng):
+    start_tokens, state = torch.tensor([3, 1]), torch.tensor([2, 3])
+    expect(answer(_chain, state, start_tokens, 7, 5), [[5], [4]], "next = token + state, start [3, 1], stop token 7")
+
+
 @ex.check("the likeliest token, also when all logits are negative")
 def _(answer, rng):
     logits = torch.tensor([[-5.0, -4.0, -3.0, -2.0, -0.5]])
@@ -417,12 +462,7 @@ def _(answer, rng):
 
 @ex.check("no more steps than needed")
 def _(answer, rng):
-    shapes = []
-
-    def step(tokens, state):
-        shapes.append(list(tokens.shape))
-        return _scripted([[STOP, 5, 5], [6, STOP, 5]])(tokens, state)
-
+    step, shapes = _counted(_scripted([[STOP, 5, 5], [6, STOP, 5]]))
     expect(_decode(answer, step, 0, 2, 20), [[], [6]], "two sentences of 0 and 1 tokens")
     expect(len(shapes), 2, "the number of calls of `step`; the last sentence stops at the second")
     expect(shapes, [[2], [2]], "the shapes of the tokens that `step` was given")
@@ -465,8 +505,9 @@ ex.mistake(
     hint="A batch goes on until *all* sentences have ended; the others must not be cut.",
 )(_decoder(end=lambda ended, tokens: ended.any()))
 ex.mistake(
-    "it stops only when all sentences say stop at the same step",
-    hint="Sentences end at different steps. Remember which have ended: `ended = ended | (tokens == stop_id)`.",
+    "`step` is called again although all sentences have ended",
+    hint="Sentences end at different steps. Remember which have ended (`ended = ended | (tokens == stop_id)`), and "
+    "leave the loop as soon as `ended.all()`.",
 )(_decoder(end=_together))
 ex.mistake("the stop token is in the answer", hint="The stop token ends the sentence. It is not a word of it.")(
     _decoder(keep_stop=True)

@@ -7,7 +7,6 @@ import threading
 from types import FrameType, TracebackType
 
 AGAIN = 0.05  # seconds between two interrupts of the same code
-ATTEMPTS = 200
 
 
 class OutOfTime(Exception):
@@ -17,8 +16,9 @@ class OutOfTime(Exception):
 class time_limit:
     """Raise `OutOfTime` when the functions that the body calls take more than `seconds` (of the clock on the wall).
 
-    A watchdog thread interrupts the main thread, as the stop button does. Code in a loop inside C cannot be
-    stopped like this: the notebook runner's own limit ends such a cell. Outside the main thread there is no limit.
+    A watchdog thread interrupts the main thread, as the stop button does: Python code, and calls that wait (a signal
+    wakes them; Windows has no such signal, so there they go on). Code that computes inside C cannot be stopped like
+    this: the notebook runner's own limit ends such a cell. Outside the main thread there is no limit.
     A stop by the user still raises KeyboardInterrupt.
     """
 
@@ -48,13 +48,11 @@ class time_limit:
     def _watch(self) -> None:
         """In the watchdog's thread: wait, then interrupt the main thread until it has left the body."""
         pause = self._seconds
-        for _ in range(ATTEMPTS):
-            if self._finished.wait(pause):
-                return
+        while not self._finished.wait(pause):
             with self._lock:
                 if not self._finished.is_set():
                     self._fired = True
-                    _thread.interrupt_main()
+                    _interrupt_main_thread()
             pause = AGAIN
 
     def _interrupt(self, signum: int, frame: FrameType | None) -> None:
@@ -77,6 +75,13 @@ class time_limit:
                 return True
             frame = frame.f_back
         return False
+
+
+def _interrupt_main_thread() -> None:
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # also wakes sleep(), join(), select()
+    else:
+        _thread.interrupt_main()
 
 
 def _raise_at_next_line(frame: FrameType, event: str, arg: object) -> None:
