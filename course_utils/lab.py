@@ -75,4 +75,5 @@ def jupyter_arguments(page: Path, extra: list[str]) -> list[str]:
     address = [f"--LabApp.default_url=/lab/tree/{page.name}"] if page.suffix == ".ipynb" else []
     if any(one.startswith("--LabApp.default_url") for one in extra):
         address = []
-    return ["-m", "jupyterlab", str(page), *as_root, *address, *extra]
+    # JupyterLab would ask at its first start whether it may fetch news; the course needs no internet.
+    return ["-m", "jupyterlab", str(page), *as_root, *address, "--LabApp.news_url=None", *extra]

@@ -30,8 +30,8 @@ class LessonInfo:
 
     @property
     def ready(self) -> bool:
-        """Whether the lesson exists in this version of the course."""
-        return self.notebook.exists()
+        """Whether the lesson exists in this version of the course (an installed package has no notebooks)."""
+        return (Path(__file__).parent / "exercises" / f"{self.name}.py").exists()
 
 
 _ROWS = [

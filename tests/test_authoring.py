@@ -175,7 +175,7 @@ def test_a_reference_without_docstring_is_refused():
         stamps.stub(Fake)
 
 
-def test_colab_badge_and_install_line_use_the_one_address(notebook):
+def test_colab_link_and_install_line_use_the_one_address(notebook):
     assert stamps.repository_url() in cell(notebook, "setup").source
     assert "colab.research.google.com/github/" in cell(notebook, "title").source
 

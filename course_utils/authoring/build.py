@@ -27,7 +27,7 @@ _UNSTABLE = re.compile(r"\b0x[0-9a-f]{6,}\b|/(?:home|root|tmp|work|Users)/\w")
 def main(names: list[str], check: bool = False) -> int:
     """Build (or check) the named lessons, all that exist by default. Returns the exit code."""
     lessons = [syllabus.find(name) for name in names] or [x for x in syllabus.LESSONS if x.ready]
-    missing = [lesson.stem for lesson in lessons if not lesson.ready]
+    missing = [lesson.stem for lesson in lessons if not lesson.notebook.exists()]
     if missing:
         print(f"there is no notebook for: {', '.join(missing)}")
         return 1

@@ -33,8 +33,7 @@ _TITLE = """\
 
 **{sentence}**
 
-[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]({colab})
- About {minutes} minutes. You need: {needs}."""
+About {minutes} minutes. You should know: {needs}. · [Open in Colab]({colab})"""
 
 
 def repository_url() -> str:
