@@ -257,6 +257,20 @@ def main(arguments: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a console without ✓ or √ shows ? rather than a traceback
+    try:
+        return run(arguments)
+    except SetupError as error:
+        print(error, file=sys.stderr, flush=True)
+        return 1
+    except BrokenPipeError:  # the reader has left, as in `doctor | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        print("\nStopped. The same command goes on from here.", file=sys.stderr, flush=True)
+        return 130
+
+
+def run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         say(help_text())
         return 0
@@ -267,17 +281,7 @@ def main(arguments: list[str]) -> int:
     if rest[:1] in (["-h"], ["--help"]):
         say(help_text([verb]))
         return 0
-    try:
-        return VERBS[verb](rest)
-    except SetupError as error:
-        print(error, file=sys.stderr, flush=True)
-        return 1
-    except BrokenPipeError:  # the reader has left, as in `doctor | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except KeyboardInterrupt:
-        print("\nStopped. The same command goes on from here.", file=sys.stderr, flush=True)
-        return 130
+    return VERBS[verb](rest)
 
 
 if __name__ == "__main__":
