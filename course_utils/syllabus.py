@@ -11,7 +11,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class LessonInfo:
-    """A row of the course's map. `minutes` is for a learner who does the exercises, not for a machine."""
+    """A row of the course's map. `minutes` is for a learner who does the exercises, not for a machine.
+
+    `ready` tells whether the lesson is part of this version of the course.
+    """
 
     number: int
     name: str
@@ -19,6 +22,7 @@ class LessonInfo:
     sentence: str
     minutes: int
     needs: str
+    ready: bool = False
 
     @property
     def stem(self) -> str:
@@ -28,15 +32,10 @@ class LessonInfo:
     def notebook(self) -> Path:
         return ROOT / "notebooks" / f"{self.stem}.ipynb"
 
-    @property
-    def ready(self) -> bool:
-        """Whether the lesson exists in this version of the course (an installed package has no notebooks)."""
-        return (Path(__file__).parent / "exercises" / f"{self.name}.py").exists()
-
 
 _ROWS = [
-    ("start_here", "Start here", "How a lesson works: write a function, check it, read what comes back.", 20, "Python, and what a matrix is"),
-    ("rnn_translator", "A translator that forgets", "An RNN translates English to French through one vector, and gets worse as sentences grow.", 90, "lesson 00, and what a neural network layer is"),
+    ("start_here", "Start here", "How a lesson works: write a function, check it, read what comes back.", 20, "Python, and what a matrix is", True),
+    ("rnn_translator", "A translator that forgets", "An RNN translates English to French through one vector, and gets worse as sentences grow.", 90, "lesson 00, and what a neural network layer is", True),
     ("attention_translator", "A translator that looks back", "The same translator, with attention: quality holds, and a map shows where it looked.", 90, "lesson 01"),
     ("attention_layer", "The attention layer", "Queries, keys and values, apart from any translator, and why scores are divided by √d_k.", 75, "lesson 02"),
     ("self_attention", "Self-attention and positions", "A set of vectors attends to itself; without positions it cannot know any order.", 75, "lesson 03"),

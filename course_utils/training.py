@@ -1,8 +1,6 @@
 """What several lessons share when they train: batches of sentences of like length, and one training loop."""
 
 import math
-import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeVar
@@ -12,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from course_utils import progress
 from course_utils.corpora.vocabulary import Vocabulary
 
 Batch = TypeVar("Batch")
@@ -104,7 +103,6 @@ def train(
     learning_rate: float,
     warmup: float = 0.3,
     clip: float = 1.0,
-    progress: bool | None = None,
 ) -> list[float]:
     """Trains `model` in place for `steps` steps of Adam and returns the loss of every step.
 
@@ -114,7 +112,6 @@ def train(
     to it (Pascanu et al. 2013, https://arxiv.org/abs/1211.5063): without that a recurrent network can take one huge
     step and be lost.
 
-    `progress`: show a bar while training; None means `progress_is_welcome()`. Nothing of it stays.
     The model is in training mode during the steps and afterwards as it was before.
     Raises ValueError for settings out of range, when `batches` ends early, or when the loss is NaN or infinite.
     """
@@ -129,7 +126,7 @@ def train(
     was_training = model.training
     model.train()
     losses: list[float] = []
-    for batch in _bar(islice(batches, steps), steps, progress):
+    for batch in progress.bar(islice(batches, steps), total=steps, desc="training", unit="step"):
         loss = loss_function(model, batch)
         losses.append(loss.item())
         if not math.isfinite(losses[-1]):
@@ -143,41 +140,3 @@ def train(
     if len(losses) < steps:
         raise ValueError(f"batches ended after {len(losses)} of {steps} steps")
     return losses
-
-
-def progress_is_welcome() -> bool:
-    """Whether a progress bar has a reader: a terminal or a notebook, and neither a test nor a build."""
-    if os.environ.get("COURSE_STRICT") or os.environ.get("PYTEST_CURRENT_TEST"):
-        return False
-    return _in_notebook() or sys.stderr.isatty()
-
-
-def _in_notebook() -> bool:
-    """Whether a Jupyter kernel runs this."""
-    ipython = sys.modules.get("IPython")
-    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
-
-
-class _NotebookLine:
-    """A file whose last line stands under the notebook's cell: tqdm's own widget would be saved as a dead bar."""
-
-    def __init__(self) -> None:
-        from IPython.display import display
-
-        self.shown = display({"text/plain": ""}, raw=True, display_id=True)
-
-    def write(self, text: str) -> None:
-        if text:  # tqdm also writes empty strings, to move the cursor
-            self.shown.update({"text/plain": text.strip()}, raw=True)
-
-    def flush(self) -> None:
-        """Everything is shown at once."""
-
-
-def _bar(batches: Iterator[Batch], steps: int, progress: bool | None) -> Iterable[Batch]:
-    if not (progress_is_welcome() if progress is None else progress):
-        return batches
-    from tqdm import tqdm
-
-    line = _NotebookLine() if _in_notebook() else None
-    return tqdm(batches, total=steps, desc="training", unit="step", leave=False, file=line, mininterval=0.3)

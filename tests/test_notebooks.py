@@ -20,7 +20,8 @@ from course_utils.exercises.exercise import Exercise, Mistake, exercises_of
 from course_utils.exercises.judge import judge, recognise, run_checks
 
 LESSONS = [lesson for lesson in syllabus.LESSONS if lesson.ready]
-EXERCISES = [exercise for lesson in LESSONS for exercise in exercises_of(lesson.name).values()]
+WRITTEN = [x for x in syllabus.LESSONS if (syllabus.ROOT / "course_utils" / "exercises" / f"{x.name}.py").exists()]
+EXERCISES = [exercise for lesson in WRITTEN for exercise in exercises_of(lesson.name).values()]
 MISTAKES = [(exercise, mistake) for exercise in EXERCISES for mistake in exercise.mistakes]
 
 every_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.stem)
@@ -81,6 +82,8 @@ def test_lazy_answers_fail(exercise: Exercise):
 @every_exercise
 def test_reference_needs_only_what_its_notebook_defines(exercise: Exercise):
     lesson = syllabus.find(exercise.lesson)
+    if not lesson.ready:
+        pytest.skip("its notebook is still to come")
     notebook = assemble.read(lesson.notebook)
     defined = set(dir(builtins)) | {"lesson"}
     for cell in assemble.code_cells(notebook):

@@ -22,7 +22,7 @@ from course_utils.lessons.rnn_translator import (
     translate,
     translation_loss,
 )
-from course_utils.training import TranslationBatch, batches_by_length, progress_is_welcome, train
+from course_utils.training import TranslationBatch, batches_by_length, train
 
 seeds = st.integers(0, 2**16)
 leading = st.lists(st.integers(1, 3), max_size=2).map(tuple)
@@ -442,22 +442,6 @@ def test_bad_settings_are_named(changes: dict, message: str) -> None:
     settings_ = {"batches": [torch.ones(1, 2)] * 5, "steps": 5, "learning_rate": 0.1} | changes
     with pytest.raises(ValueError, match=message):
         train(nn.Linear(2, 1), settings_.pop("batches"), squares, **settings_)
-
-
-def test_the_bar_shows_only_where_somebody_reads(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture) -> None:
-    assert not progress_is_welcome()
-    monkeypatch.delenv("PYTEST_CURRENT_TEST")
-    monkeypatch.delenv("COURSE_STRICT", raising=False)
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    assert progress_is_welcome()
-    monkeypatch.setenv("COURSE_STRICT", "1")
-    assert not progress_is_welcome()
-    train(nn.Linear(2, 1), [torch.ones(1, 2)] * 3, squares, steps=3, learning_rate=0.1)
-    assert capfd.readouterr() == ("", "")
-    train(nn.Linear(2, 1), [torch.ones(1, 2)] * 3, squares, steps=3, learning_rate=0.1, progress=True)
-    out, err = capfd.readouterr()
-    assert out == "" and "training" in err
-    assert err.rstrip(" ").endswith("\r") and err.rstrip("\r ").rfind("\n") == -1
 
 
 # ------------------------------------------------------------------ the stored table

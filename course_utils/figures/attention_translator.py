@@ -1,0 +1,74 @@
+"""The pictures of lesson 02, besides the maps themselves (`attention_maps`)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jaxtyping import Float
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from course_utils.corpora.english_french import LENGTH_BINS
+from course_utils.figures.curves import draw_bleu_curves
+from course_utils.figures.diagrams import arrow, box, canvas
+from course_utils.figures.style import COLOURS, new_figure
+
+QUERY, KEY, OUTPUT = COLOURS["orange"], COLOURS["blue"], COLOURS["red"]
+
+
+def decoding_step(
+    words: Sequence[str],
+    query: Float[Tensor, " hidden"],
+    states: Float[Tensor, "time hidden"],
+    scores: Float[Tensor, " time"],
+    weights: Float[Tensor, " time"],
+    context: Float[Tensor, " hidden"],
+) -> Figure:
+    """One step of attention, drawn with the numbers that were computed: state, score, weight, context."""
+    figure, axes = new_figure(0.72 * len(words) + 1.4)
+    rows = len(words)
+    canvas(axes, 11.2, 1.25 * rows + 2.2)
+    top = 1.25 * rows + 1.5
+    for x, text in ((2.6, "state $h_i$"), (5.3, "score $e_i$"), (7.6, "weight $a_i$"), (10.1, "context $c$")):
+        axes.text(x, top + 0.35, text, ha="center", va="center", fontsize=9.5)
+    middle = top - 0.6 - 1.25 * (rows - 1) / 2
+    for i, word in enumerate(words):
+        y = top - 0.6 - 1.25 * i
+        axes.text(1.35, y, word, ha="right", va="center")
+        box(axes, 2.6, y, 2.1, 0.85, _numbers(states[i]), KEY)
+        arrow(axes, (3.7, y), (4.6, y), KEY)
+        box(axes, 5.3, y, 1.3, 0.85, f"{scores[i]:.2f}", COLOURS["grey"])
+        arrow(axes, (6.0, y), (6.9, y))
+        box(axes, 7.6, y, 1.3, 0.85, f"{weights[i]:.2f}", COLOURS["grey"])
+        arrow(axes, (8.3, y), (9.0, middle + 0.12 * (rows - 1 - 2 * i)), OUTPUT, alpha=0.25 + 0.75 * float(weights[i]))
+    box(axes, 10.1, middle, 2.1, 0.95, _numbers(context), OUTPUT)
+    box(axes, 5.3, 0.5, 2.1, 0.85, _numbers(query), QUERY)
+    axes.text(4.1, 0.5, "the decoder's state $s_{t-1}$ asks", ha="right", va="center", fontsize=9.5)
+    arrow(axes, (5.3, 0.95), (5.3, top - 1.1 - 1.25 * (rows - 1)), QUERY)
+    return figure
+
+
+def _numbers(values: Float[Tensor, " n"]) -> str:
+    return "[" + ", ".join(f"{v:.2g}" for v in values.tolist()) + "]"
+
+
+def error_rates(rates: Mapping[str, float]) -> Figure:
+    """Alignment error rates as bars, in the given order; lower is better."""
+    figure, axes = new_figure(0.42 * len(rates) + 0.7)
+    labels, values = list(rates)[::-1], list(rates.values())[::-1]
+    bars = axes.barh(labels, values, color=COLOURS["blue"], height=0.6)
+    axes.bar_label(bars, fmt="%.2f", padding=4)
+    axes.set(xlabel="alignment error rate (0: perfect, 1: all wrong)", xlim=(0, max(values) * 1.15))
+    axes.grid(axis="y", visible=False)
+    return figure
+
+
+def translators(table: dict[str, Any]) -> Figure:
+    """BLEU by length from the stored table: trained on sentences of all lengths, and of at most 20 words."""
+    figure, panels = new_figure(3.3, columns=2, sharey=True)
+    for axes, limit in zip(panels, ("all lengths", "at most 20 words"), strict=True):
+        rows = [row for row in table["rows"] if row["trained_on"] == limit]
+        draw_bleu_curves(axes, {row["model"]: row["bleu"] for row in rows}, LENGTH_BINS)
+        axes.set_title(f"trained on {limit}", fontsize=10)
+        axes.tick_params(axis="x", labelsize=8.5)
+    panels[1].set_ylabel("")
+    return figure

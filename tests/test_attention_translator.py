@@ -1,0 +1,431 @@
+"""Lesson 02: the functions that a learner writes, the three decoders, alignments, and padding that gets no weight."""
+
+import itertools
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from course_utils.corpora.pairs import Pair
+from course_utils.corpora.vocabulary import Vocabulary, pad_batch
+from course_utils.lessons.attention_translator import (
+    AdditiveDecoder,
+    AttentionDecoder,
+    AttentionTranslator,
+    LuongDecoder,
+    additive_scores,
+    alignment_error_rate,
+    alignment_scores,
+    attention_maps,
+    attention_weights,
+    best_single_links,
+    context_vector,
+    corpus_alignment_error_rate,
+    decoder_step,
+    diagonal_links,
+    ibm_model_1,
+    links_from_map,
+    reversal_pairs,
+    train_attention,
+)
+from course_utils.lessons.rnn_translator import RNNTranslator, Trained, translate, translation_loss
+from course_utils.training import TranslationBatch
+
+seeds = st.integers(0, 2**16)
+leading = st.lists(st.integers(1, 3), max_size=2).map(tuple)
+few = settings(max_examples=25, deadline=None)
+
+
+def numbers(seed: int, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def ids(seed: int, high: int, *shape: int) -> Tensor:
+    return torch.randint(high, shape, generator=torch.Generator().manual_seed(seed))
+
+
+# ------------------------------------------------------------------ scores, weights, context
+
+
+def test_one_step_of_attention_by_hand() -> None:
+    states = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [9.0, 9.0]])
+    scores = alignment_scores(torch.tensor([math.log(2), math.log(3)]), states)
+    torch.testing.assert_close(scores[:3].exp(), torch.tensor([2.0, 3.0, 6.0]))
+    weights = attention_weights(scores, torch.tensor(3))
+    torch.testing.assert_close(weights, torch.tensor([2.0, 3.0, 6.0, 0.0]) / 11)
+    torch.testing.assert_close(context_vector(weights, states), torch.tensor([8.0, 9.0]) / 11)
+
+
+@few
+@given(leading, st.integers(1, 6), st.integers(1, 5), seeds)
+def test_together_they_are_pytorchs_attention(lead: tuple[int, ...], time: int, hidden: int, seed: int) -> None:
+    query, states = numbers(seed, *lead, hidden), numbers(seed + 1, *lead, time, hidden)
+    lengths = ids(seed, time, *lead) + 1
+    scores = alignment_scores(query, states)
+    assert scores.shape == (*lead, time)
+    context = context_vector(attention_weights(scores, lengths), states)
+    mask = torch.arange(time) < lengths[..., None]
+    expected = F.scaled_dot_product_attention(query.unsqueeze(-2), states, states, mask.unsqueeze(-2), scale=1.0)
+    torch.testing.assert_close(context, expected.squeeze(-2))
+
+
+@few
+@given(leading, st.integers(1, 6), seeds)
+def test_weights_are_the_softmax_of_the_valid_scores(lead: tuple[int, ...], time: int, seed: int) -> None:
+    scores, lengths = numbers(seed, *lead, time) * 5, ids(seed, time, *lead) + 1
+    weights = attention_weights(scores, lengths)
+    for index in itertools.product(*(range(n) for n in lead)):
+        n = int(lengths[index])
+        torch.testing.assert_close(weights[index][:n], torch.softmax(scores[index][:n], dim=-1))
+        assert torch.equal(weights[index][n:], torch.zeros(time - n))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("rubbish", [0.0, 1e4, torch.nan, torch.inf, -torch.inf])
+def test_padding_gets_no_weight_and_no_gradient(dtype: torch.dtype, rubbish: float) -> None:
+    lengths = torch.tensor([2, 4, 1])
+    padding = torch.arange(4) >= lengths.unsqueeze(1)
+    clean = numbers(0, 3, 4).to(dtype)
+    dirty = clean.masked_fill(padding, rubbish).requires_grad_()
+    clean.requires_grad_()
+    weights = attention_weights(dirty, lengths)
+    assert weights.dtype == dtype
+    assert (weights[padding] == 0).all() and (weights[~padding] > 0).all()
+    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(3, dtype=dtype), rtol=0, atol=1e-2)
+    assert torch.equal(weights, attention_weights(clean, lengths))
+    for scores in (clean, dirty):
+        attention_weights(scores, lengths).square().sum().backward()
+    assert torch.equal(clean.grad, dirty.grad)
+    assert (dirty.grad[padding] == 0).all() and dirty.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_weights_of_large_scores_are_finite(dtype: torch.dtype) -> None:
+    scores = torch.tensor([[6e4, -6e4, 6e4, 6e4], [-6e4, -6e4, 6e4, 6e4]], dtype=dtype, requires_grad=True)
+    weights = attention_weights(scores, torch.tensor([3, 2]))
+    expected = torch.tensor([[0.5, 0, 0.5, 0], [0.5, 0.5, 0, 0]], dtype=dtype)
+    torch.testing.assert_close(weights, expected)
+    weights[0, 0].backward()
+    assert scores.grad.isfinite().all()
+
+
+def test_additive_scores_by_hand() -> None:
+    query, states = torch.tensor([1.0]), torch.tensor([[0.5], [-1.0]])
+    got = additive_scores(query, states, torch.tensor([[1.0, 0.0]]), torch.tensor([[2.0, 1.0]]), torch.tensor([3.0, 1]))
+    expected = [3 * math.tanh(1 + 1) + math.tanh(0.5), 3 * math.tanh(1 - 2) + math.tanh(-1)]
+    torch.testing.assert_close(got, torch.tensor(expected))
+
+
+@few
+@given(leading, st.integers(1, 6), seeds)
+def test_additive_scores_of_one_position_at_a_time(lead: tuple[int, ...], time: int, seed: int) -> None:
+    query, states = numbers(seed, *lead, 4), numbers(seed + 1, *lead, time, 4)
+    w_query, w_states, v = numbers(seed + 2, 4, 3), numbers(seed + 3, 4, 3), numbers(seed + 4, 3)
+    got = additive_scores(query, states, w_query, w_states, v)
+    each = [torch.tanh(query @ w_query + states[..., i, :] @ w_states) @ v for i in range(time)]
+    torch.testing.assert_close(got, torch.stack(each, dim=-1))
+
+
+def test_gradients_in_double_precision() -> None:
+    query, states = numbers(0, 2, 3, dtype=torch.float64), numbers(1, 2, 4, 3, dtype=torch.float64)
+    lengths = torch.tensor([4, 2])
+
+    def attend(query: Tensor, states: Tensor) -> Tensor:
+        return context_vector(attention_weights(alignment_scores(query, states), lengths), states)
+
+    query.requires_grad_()
+    states.requires_grad_()
+    assert torch.autograd.gradcheck(attend, (query, states))
+    attend(query, states).square().sum().backward()
+    assert (states.grad[1, 2:] == 0).all() and (states.grad[1, :2] != 0).all()
+
+
+# ------------------------------------------------------------------ one step of the decoder
+
+
+def test_decoder_step_in_the_order_of_the_lecture() -> None:
+    asked, read, written = [], [], []
+    states, lengths = torch.tensor([[2.0, 0.0], [0.0, 4.0], [7.0, 7.0]]), torch.tensor(2)
+
+    def score(query: Tensor, keys: Tensor) -> Tensor:
+        asked.append(query.tolist())
+        return torch.zeros(3)  # equal scores: a weight of 1/2 for each of the two valid states
+
+    def cell(x: Tensor, state: Tensor) -> Tensor:
+        read.append((x.tolist(), state.tolist()))
+        return state + 10
+
+    def output(z: Tensor) -> Tensor:
+        written.append(z.tolist())
+        return torch.tensor([0.1, 0.2, 0.7, 0.0])
+
+    got = decoder_step(torch.tensor([5.0]), torch.tensor([-1.0, -2.0]), states, lengths, score, cell, output)
+    assert asked == [[-1, -2]], "the question is the old state"
+    assert read == [([5, 1, 2], [-1, -2])], "the cell reads [previous, context] and the old state"
+    assert written == [[9, 8, 1, 2]], "the output sees [new state, context]"
+    logits, state, weights = got
+    assert torch.equal(logits, torch.tensor([0.1, 0.2, 0.7, 0.0]))
+    assert state.tolist() == [9, 8] and weights.tolist() == [0.5, 0.5, 0]
+
+
+@pytest.mark.parametrize("lead", [(), (3,), (2, 3)])
+def test_decoder_step_with_any_leading_dimensions(lead: tuple[int, ...]) -> None:
+    previous, state, states = numbers(0, *lead, 2), numbers(1, *lead, 4), numbers(2, *lead, 5, 4)
+    w, u = numbers(3, 6, 4), numbers(4, 8, 7)
+    lengths = ids(5, 5, *lead) + 1
+
+    def step(previous: Tensor, state: Tensor, states: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
+        cell, output = (lambda x, h: torch.tanh(x @ w + h)), (lambda z: z @ u)
+        return decoder_step(previous, state, states, lengths, alignment_scores, cell, output)
+
+    got = step(previous, state, states, lengths)
+    for index in itertools.product(*(range(n) for n in lead)):
+        alone = step(previous[index], state[index], states[index], lengths[index])
+        for all_, one in zip(got, alone, strict=True):
+            torch.testing.assert_close(all_[index], one)
+
+
+# ------------------------------------------------------------------ alignment error
+
+
+@pytest.mark.parametrize(
+    ("links", "sure", "possible", "expected"),
+    [
+        ({(0, 0), (1, 1)}, {(0, 0), (1, 1)}, {(0, 0), (1, 1)}, 0),
+        ({(0, 0), (1, 1)}, {(0, 0)}, {(0, 0), (1, 1)}, 0),  # a possible link costs nothing
+        ({(0, 0)}, {(0, 0)}, {(0, 0), (1, 1)}, 0),  # nor does one that is not found
+        ({(0, 0)}, {(0, 0), (1, 1)}, {(0, 0), (1, 1)}, 1 - (1 + 1) / (1 + 2)),  # a sure one that is missing
+        ({(0, 0), (1, 0)}, {(0, 0)}, {(0, 0)}, 1 - (1 + 1) / (2 + 1)),  # a wrong one
+        ({(0, 0), (1, 2), (2, 1)}, {(0, 0), (1, 1)}, {(0, 0), (1, 1), (1, 2)}, 1 - (1 + 2) / (3 + 2)),
+        ({(0, 1)}, {(1, 0)}, {(1, 0)}, 1),  # the order in a link matters
+        (set(), {(0, 0)}, {(0, 0)}, 1),
+        ({(0, 0)}, set(), {(0, 0)}, 0),
+        ({(0, 0)}, set(), set(), 1),
+        (set(), set(), {(0, 0)}, 0),
+        (frozenset(), frozenset(), frozenset(), 0),
+    ],
+)
+def test_alignment_error_rate_by_hand(links: set, sure: set, possible: set, expected: float) -> None:
+    assert alignment_error_rate(links, sure, possible) == pytest.approx(expected)
+
+
+TWO = [
+    Pair(("a", "b"), ("x", "y"), frozenset({(0, 0), (1, 1)}), frozenset({(0, 0), (1, 1)})),
+    Pair(("c", "d", "e", "f"), ("z",), frozenset(), frozenset({(3, 0)})),
+]
+
+
+def test_corpus_error_counts_all_links_together() -> None:
+    assert corpus_alignment_error_rate([{(0, 0), (1, 1)}, {(3, 0)}], TWO) == 0
+    # 4 links, 2 sure ones; the second sentence's (0, 0) is not the first's
+    got = corpus_alignment_error_rate([{(0, 0), (0, 1), (1, 1)}, {(0, 0)}], TWO)
+    assert got == pytest.approx(1 - (2 + 2) / (4 + 2))
+
+
+def test_links_of_every_kind() -> None:
+    assert links_from_map(torch.tensor([[0.1, 0.9, 0.0], [0.5, 0.3, 0.2]])) == {(1, 0), (0, 1)}
+    assert diagonal_links(TWO[0]) == {(0, 0), (1, 1)}
+    assert diagonal_links(Pair(("a",) * 3, ("x",) * 6)) == {(0, 0), (0, 1), (1, 2), (1, 3), (2, 4), (2, 5)}
+    assert diagonal_links(Pair(("a",) * 5, ("x",))) == {(2, 0)}
+    gold = Pair(
+        ("a", "b", "c"), ("x", "y", "z"), frozenset({(2, 0), (1, 0)}), frozenset({(1, 0), (2, 0), (0, 0), (2, 1)})
+    )
+    assert best_single_links(gold) in ({(2, 0), (2, 1), (0, 2)}, {(1, 0), (2, 1), (0, 2)})
+
+
+def test_ibm_model_1_finds_the_words_of_a_toy_corpus() -> None:
+    words = {"the": "la", "house": "maison", "flower": "fleur", "blue": "bleue", "a": "une"}
+    texts = ["the house", "the flower", "a flower", "the blue house", "a blue flower", "a house"]
+    order = [lambda t: t, lambda t: t[::-1]]
+    pairs = [
+        Pair(tuple(text.split()), tuple(order[n % 2]([words[word] for word in text.split()])))
+        for n, text in enumerate(texts)
+    ]
+    table = ibm_model_1(pairs, 30)
+    for e, f in words.items():
+        row = table.probabilities[table.english.encode([e])[0]]
+        assert table.french.words[row.argmax()] == f
+    known = [row.sum() for row in table.probabilities[4:]]
+    torch.testing.assert_close(torch.stack(known), torch.ones(len(words)))
+    pair = Pair(("the", "blue", "house"), ("la", "maison", "bleue"))
+    assert table.links(pair) == {(0, 0), (2, 1), (1, 2)}
+
+
+def test_one_iteration_of_ibm_model_1_by_hand() -> None:
+    pairs = [Pair(("a", "b"), ("x", "y")), Pair(("a",), ("x",))]
+    table = ibm_model_1(pairs, 1)
+    a, x, y = table.english.encode(["a"])[0], *table.french.encode(["x", "y"])
+    # Shares: in the first pair a third each for (empty, a, b), in the second a half each for (empty, a).
+    count_x, count_y = 1 / 3 + 1 / 2, 1 / 3
+    assert table.probabilities[a, x] == pytest.approx(count_x / (count_x + count_y))
+    assert table.probabilities[a, y] == pytest.approx(count_y / (count_x + count_y))
+
+
+# ------------------------------------------------------------------ the model
+
+LENGTHS = [1, 7, 3, 7, 2, 5]
+DECODERS = [AttentionDecoder, AdditiveDecoder, LuongDecoder]
+
+
+@pytest.fixture(params=itertools.product(DECODERS, [True, False]), ids=lambda p: f"{p[0].__name__}-{p[1]}")
+def model(request: pytest.FixtureRequest) -> AttentionTranslator:
+    decoder, training = request.param
+    torch.manual_seed(0)
+    model = AttentionTranslator(11, 13, embedding_size=6, hidden_size=8, decoder=decoder)
+    with torch.no_grad():  # larger weights than at the start: a state that moves a lot shows every leak
+        for weight in model.parameters():
+            weight.mul_(2)
+    return model.train(training)
+
+
+def sentences(high: int) -> list[list[int]]:
+    return [ids(row, high - 4, length).add(4).tolist() for row, length in enumerate(LENGTHS)]
+
+
+def with_rubbish(rows: list[list[int]], high: int, columns: int) -> tuple[Tensor, Tensor]:
+    """The padded batch with `columns` columns more, and random words wherever there is padding."""
+    tokens, lengths = pad_batch(rows, 0)
+    tokens = F.pad(tokens, (0, columns))
+    padding = torch.arange(tokens.shape[1]) >= lengths.unsqueeze(1)
+    return torch.where(padding, ids(99, high, *tokens.shape), tokens), lengths
+
+
+def test_as_many_parameters_as_lesson_01() -> None:
+    counts = [sum(p.numel() for p in kind(211, 334).parameters()) for kind in (RNNTranslator, AttentionTranslator)]
+    assert counts[1] == pytest.approx(counts[0], rel=0.01)
+
+
+@pytest.mark.parametrize("columns", [0, 1, 9])
+def test_padding_changes_no_logit_and_no_map(model: AttentionTranslator, columns: int) -> None:
+    source, source_lengths = with_rubbish(sentences(11), 11, columns)
+    target, target_lengths = with_rubbish(sentences(13)[::-1], 13, columns)
+    logits, maps = model(source, source_lengths, target), model.attention_map(source, source_lengths, target)
+    assert maps.shape == (len(LENGTHS), target.shape[1], source.shape[1])
+    for row, (n, m) in enumerate(zip(source_lengths, target_lengths, strict=True)):
+        assert (maps[row, :, n:] == 0).all(), "exactly zero, at every step"
+        torch.testing.assert_close(maps[row].sum(dim=-1), torch.ones(target.shape[1]))
+        alone = source[row : row + 1, :n], source_lengths[row : row + 1], target[row : row + 1, :m]
+        torch.testing.assert_close(logits[row, :m], model(*alone)[0], rtol=0, atol=1e-5)
+        torch.testing.assert_close(maps[row, :m, :n], model.attention_map(*alone)[0], rtol=0, atol=3e-6)
+
+
+@pytest.mark.parametrize("columns", [0, 9])
+def test_padding_changes_no_loss_and_no_gradient(model: AttentionTranslator, columns: int) -> None:
+    source, source_lengths = with_rubbish(sentences(11), 11, columns)
+    target, target_lengths = with_rubbish(sentences(13)[::-1], 13, columns)
+    together = translation_loss(model, TranslationBatch(source, source_lengths, target, target, target_lengths))
+    gradients = torch.autograd.grad(together, list(model.parameters()))
+    total = torch.tensor(0.0)
+    for row, (n, m) in enumerate(zip(source_lengths, target_lengths, strict=True)):
+        one = slice(row, row + 1)
+        words = target[one, :m]
+        alone = TranslationBatch(source[one, :n], source_lengths[one], words, words, target_lengths[one])
+        total = total + translation_loss(model, alone) * m
+    total = total / target_lengths.sum()
+    torch.testing.assert_close(together, total, rtol=0, atol=1e-5)
+    for got, expected in zip(gradients, torch.autograd.grad(total, list(model.parameters())), strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-3, atol=1e-5)
+
+
+def test_stepping_gives_the_logits_of_the_whole_target_at_once(model: AttentionTranslator) -> None:
+    source, lengths = with_rubbish(sentences(11), 11, 0)
+    target = ids(5, 13, len(LENGTHS), 6)
+    state = model.start(source, lengths)
+    stepped = []
+    for tokens in target.T:
+        logits, state = model.step(tokens, state)
+        stepped.append(logits)
+    torch.testing.assert_close(torch.stack(stepped, dim=1), model(source, lengths, target), rtol=0, atol=1e-5)
+
+
+def test_the_old_state_asks_in_one_order_and_the_new_one_in_the_other(model: AttentionTranslator) -> None:
+    source, lengths = with_rubbish(sentences(11), 11, 0)
+    target = ids(5, 13, len(LENGTHS), 6)
+    changed = target.clone()
+    changed[:, 2] = (changed[:, 2] + 1) % 13
+    maps, moved = (model.attention_map(source, lengths, words) for words in (target, changed))
+    first = int((maps != moved).flatten(2).any(dim=-1).any(dim=0).nonzero()[0])
+    # Step 2 reads the changed word. Only in Luong's order it is read before the question is asked.
+    assert first == (2 if isinstance(model.decoder, LuongDecoder) else 3)
+
+
+def test_each_map_is_the_softmax_of_the_scores_of_its_step() -> None:
+    torch.manual_seed(0)
+    model = AttentionTranslator(11, 13, embedding_size=6, hidden_size=8)
+    source, lengths = with_rubbish(sentences(11), 11, 2)
+    target = ids(5, 13, len(LENGTHS), 4)
+    states, _, hidden = model.start(source, lengths)
+    for t, row in enumerate(model.attention_map(source, lengths, target).unbind(dim=1)):
+        scores = torch.stack([(hidden * states[:, i]).sum(dim=-1) for i in range(states.shape[1])], dim=1)
+        expected = [torch.softmax(s[:n], dim=0) for s, n in zip(scores, lengths, strict=True)]
+        torch.testing.assert_close(row, nn.utils.rnn.pad_sequence([*expected, row[0]], batch_first=True)[:-1])
+        _, (_, _, hidden) = model.step(target[:, t], (states, lengths, hidden))
+
+
+# ------------------------------------------------------------------ reading the map, and learning
+
+WORDS = [f"w{i}" for i in range(9)]
+
+
+class Watched(nn.Module):
+    """In place of a translator: its step that writes word j attends to the source word with that word's number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1))
+        self.seen: list[list[int]] = []
+
+    def attention_map(self, source: Tensor, lengths: Tensor, target_in: Tensor) -> Tensor:
+        self.seen += target_in.tolist()
+        steps = torch.arange(target_in.shape[1]) % source.shape[1]
+        return F.one_hot(steps, source.shape[1]).float().expand(len(source), -1, -1)
+
+
+def test_a_map_has_one_row_for_each_word_that_is_written() -> None:
+    vocabulary = Vocabulary.build([WORDS])
+    pairs = [Pair(tuple(WORDS[:4]), tuple(WORDS[4:7])), Pair(tuple(WORDS[:2]), ("w8",)), Pair(("w0",), tuple(WORDS))]
+    trained = Trained(Watched(), vocabulary, vocabulary, [])
+    maps = attention_maps(trained, pairs, batch_size=2)
+    assert [tuple(m.shape) for m in maps] == [(3, 4), (1, 2), (9, 1)]
+    assert links_from_map(maps[0]) == {(0, 0), (1, 1), (2, 2)}
+    start, (w4, w5) = Vocabulary.start, vocabulary.encode(["w4", "w5"])
+    assert trained.model.seen[:2] == [[start, w4, w5], [start, 0, 0]], "the last word is written, not read"
+
+
+def test_reversal_pairs_are_repeatable_and_reversed() -> None:
+    pairs = reversal_pairs(50, seed=1)
+    assert pairs == reversal_pairs(50, seed=1) != reversal_pairs(50, seed=2)
+    assert {len(pair.source) for pair in pairs} == set(range(3, 11))
+    for pair in pairs:
+        assert pair.target == pair.source[::-1]
+        assert all(pair.source[i] == pair.target[j] for i, j in pair.sure)
+        assert len(pair.sure) == len(pair.source) and pair.sure == pair.possible
+
+
+def test_luongs_order_learns_the_anti_diagonal() -> None:
+    task = {"letters": "abcde", "shortest": 2, "longest": 5}
+    small = {"embedding_size": 12, "hidden_size": 24, "steps": 350, "batch_size": 32, "learning_rate": 2e-2}
+    trained = train_attention(reversal_pairs(2000, **task), decoder=LuongDecoder, warmup=0.3, **small)
+    pairs = reversal_pairs(100, seed=5, **task)
+    answers = translate(trained.model, [pair.source for pair in pairs], trained.english, trained.french)
+    assert sum(answer == pair.target for answer, pair in zip(answers, pairs, strict=True)) >= 90
+    maps = attention_maps(trained, pairs)
+    assert corpus_alignment_error_rate(map(links_from_map, maps), pairs) < 0.15
+
+
+@pytest.mark.parametrize("decoder", [AttentionDecoder, LuongDecoder])
+def test_translations_do_not_depend_on_the_company(decoder: type[AttentionDecoder]) -> None:
+    torch.manual_seed(1)
+    vocabulary = Vocabulary.build([WORDS])
+    model = AttentionTranslator(len(vocabulary), len(vocabulary), hidden_size=16, decoder=decoder)
+    for weight in model.parameters():
+        weight.data.mul_(2)
+    texts = [tuple(WORDS[i] for i in ids(row, 9, 1 + row % 6)) for row in range(40)]
+    together = translate(model, texts, vocabulary, vocabulary, max_length=12)
+    assert together == [translate(model, [text], vocabulary, vocabulary, max_length=12)[0] for text in texts]
+    assert together == translate(model, texts, vocabulary, vocabulary, max_length=12, batch_size=7)
+    assert len(set(together)) > 10, "a model that always says the same would prove nothing"

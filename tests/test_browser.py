@@ -1,0 +1,207 @@
+"""What a learner sees: each lesson opened by a browser in JupyterLab, where all its cells are run.
+
+Needs playwright (tests/requirements.txt) and a Chromium from the system, such as Debian's package; no other browser
+is fetched. With COURSE_SCREENSHOTS set to a folder, a picture of each lesson is left there.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from course_utils.authoring.assemble import code_cells, role
+from course_utils.environment import child_environment
+from course_utils.lab import copy_lessons, first_page, jupyter_arguments
+from course_utils.syllabus import LESSONS, ROOT, LessonInfo
+
+pytestmark = pytest.mark.slow
+
+READY = [lesson for lesson in LESSONS if lesson.ready]
+START_SECONDS, RUN_SECONDS = 90, 35
+
+# No sandbox: Chromium refuses one for root, which a container often is. The others keep it off the internet.
+FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
+WIDTH, HEIGHT, TALLEST = 1366, 1000, 16_000  # pixels; a browser paints nothing taller in one picture
+
+# These would put the exercises into strict mode, where an unsolved check stops "Run All Cells", or change how the
+# kernel draws. A learner has none of them.
+TEST_VARIABLES = ("PYTEST_CURRENT_TEST", "NBGRADER_EXECUTION", "COURSE_STRICT", "MPLBACKEND")
+
+
+# ---- browser and server --------------------------------------------------------------------------------------------
+
+
+def missing(what: str) -> None:
+    """Skips where a tool is missing. In CI it fails: skipped unseen, the lessons would be looked at nowhere."""
+    pytest.fail(what) if os.environ.get("CI") else pytest.skip(what)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        missing("playwright is not installed")
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None:
+        missing("there is no Chromium here (Debian: apt-get install chromium)")
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=program, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+    yield page
+    page.close()
+
+
+def free_port() -> int:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return server.getsockname()[1]
+
+
+def learners_variables(home: Path) -> dict[str, str]:
+    """A learner's environment; settings and histories are empty, as on the first day."""
+    variables = child_environment(Path(sys.executable))
+    for name in TEST_VARIABLES:
+        variables.pop(name, None)
+    own = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
+    return variables | {name: str(home / name.lower()) for name in own}
+
+
+def wait_for_server(server: subprocess.Popen, port: int, log: Path) -> None:
+    end = time.monotonic() + START_SECONDS
+    while time.monotonic() < end and server.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.2)
+    pytest.fail(f"JupyterLab did not start:\n{log.read_text(errors='replace')[-3000:]}")
+
+
+@contextmanager
+def jupyterlab(home: Path) -> Iterator[str]:
+    """Serve `home`/my_course as our command `lab` does, and give the address; nothing is left running.
+
+    The command itself would first make an environment for the copy. Everything after that is its own code.
+    """
+    options = ["--no-browser", "--ip=127.0.0.1", f"--port={free_port()}", "--ServerApp.port_retries=0"]
+    arguments = jupyter_arguments(first_page(home), [*options, "--IdentityProvider.token="])
+    port = int(options[2].partition("=")[2])
+    log = home / "server.log"
+    with log.open("wb") as output:
+        command = [sys.executable, *arguments]
+        variables = learners_variables(home)
+        server = subprocess.Popen(command, cwd=home, env=variables, stdout=output, stderr=subprocess.STDOUT)
+        try:
+            wait_for_server(server, port, log)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.terminate()  # it stops its kernels; one that it leaves ends when it sees that its parent is gone
+            try:
+                server.wait(20)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait()
+
+
+# ---- a lesson in it ------------------------------------------------------------------------------------------------
+
+
+def run_all_cells(page: Any, address: str) -> None:
+    page.goto(address, timeout=START_SECONDS * 1000)
+    idle = '.jp-Notebook-ExecutionIndicator[data-status="idle"]'
+    page.wait_for_selector(f".jp-NotebookPanel {idle}", timeout=START_SECONDS * 1000)
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+    # The summary ships without output: its line is there only when every cell above it has run.
+    page.wait_for_selector(".jp-OutputArea-output >> text=/exercises solved/", timeout=RUN_SECONDS * 1000)
+    page.wait_for_selector(f".jp-NotebookPanel {idle}")
+
+
+def save(page: Any) -> None:
+    page.keyboard.press("Control+s")
+    page.wait_for_selector(".jp-mod-dirty", state="detached")
+
+
+def stretch(page: Any) -> None:
+    """Make the window as tall as the lesson: only what is in sight is painted, and its pictures decoded."""
+    tall = "Math.max(...[...document.querySelectorAll('.jp-WindowedPanel-outer')].map(e => e.scrollHeight))"
+    for _ in range(3):  # a cell has its true height only when it has been painted
+        height = HEIGHT + page.evaluate(tall)
+        page.set_viewport_size({"width": WIDTH, "height": min(height, TALLEST)})
+        page.wait_for_timeout(500)
+
+
+@contextmanager
+def picture_taken(page: Any, lesson: LessonInfo) -> Iterator[None]:
+    """At the end, and also where a test fails: then it shows where the lesson has stopped."""
+    try:
+        yield
+    finally:
+        folder = os.environ.get("COURSE_SCREENSHOTS")
+        if folder:
+            page.screenshot(path=Path(folder) / f"{lesson.stem}.png")
+
+
+def faults_in_file(notebook: nbformat.NotebookNode) -> list[str]:
+    """What should not be in a lesson after all its cells have been run: errors, warnings, a cell left out."""
+    faults = []
+    for number, cell in enumerate(code_cells(notebook), start=1):
+        if cell.execution_count != number:
+            faults.append(f"{cell.id}: run as number {cell.execution_count}, not {number}")
+        for output in cell.outputs:
+            if output.output_type == "error":
+                faults.append(f"{cell.id}: {output.ename}: {output.evalue}")
+            elif output.get("name") == "stderr":
+                faults.append(f"{cell.id}: on stderr: {output.text}")
+    return faults
+
+
+def summary_of(notebook: nbformat.NotebookNode) -> str:
+    """The text under the summary cell."""
+    cells = [cell for cell in code_cells(notebook) if role(cell) == "summary"]
+    return "".join(output.get("text", "") for cell in cells for output in cell.outputs)
+
+
+def pictures(page: Any) -> list[tuple[str, int]]:
+    """Alternative text and true width of each picture in the lesson; a broken one has width 0."""
+    images = "[...document.querySelectorAll('.jp-Notebook img')]"
+    return page.evaluate(f"{images}.map(e => [e.alt || e.src.slice(0, 80), e.naturalWidth])")
+
+
+@pytest.mark.parametrize("lesson", READY, ids=lambda lesson: lesson.stem)
+def test_lesson_in_a_browser(lesson: LessonInfo, page: Any, tmp_path: Path):
+    shutil.copytree(ROOT / "notebooks", tmp_path / "notebooks", ignore=shutil.ignore_patterns(".*"))
+    copy_lessons(tmp_path)
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    with jupyterlab(tmp_path) as address, picture_taken(page, lesson):
+        run_all_cells(page, f"{address}/lab/tree/{lesson.stem}.ipynb")
+        save(page)
+        stretch(page)
+        shown = pictures(page)
+        stored = nbformat.read(tmp_path / "my_course" / f"{lesson.stem}.ipynb", as_version=4)
+    assert faults_in_file(stored) == []
+    assert f"Lesson {lesson.number:02d}: 0 of " in summary_of(stored)
+    images = sum("image/png" in output.get("data", {}) for cell in code_cells(stored) for output in cell.outputs)
+    assert len(shown) >= images > 0
+    assert [name for name, width in shown if width == 0] == []
+    assert errors == []
