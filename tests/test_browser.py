@@ -18,7 +18,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from course_utils.authoring.assemble import code_cells, role
+from course_utils.authoring.assemble import code_cells, read, role
 from course_utils.environment import child_environment
 from course_utils.lab import copy_lessons, first_page, jupyter_arguments
 from course_utils.syllabus import LESSONS, ROOT, LessonInfo
@@ -26,14 +26,15 @@ from course_utils.syllabus import LESSONS, ROOT, LessonInfo
 pytestmark = pytest.mark.slow
 
 READY = [lesson for lesson in LESSONS if lesson.ready]
-START_SECONDS, RUN_SECONDS = 90, 35
+START_SECONDS, RUN_SECONDS = 90, 240
 
 # No sandbox: Chromium refuses one for root, which a container often is. The others keep it off the internet.
 FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
-WIDTH, HEIGHT, TALLEST = 1366, 1000, 16_000  # pixels; a browser paints nothing taller in one picture
+WIDTH, HEIGHT, TOOLBARS = 1366, 1000, 160  # pixels
+TALLEST = 16_000  # a browser paints nothing taller in one picture
 
 # These would put the exercises into strict mode, where an unsolved check stops "Run All Cells", or change how the
 # kernel draws. A learner has none of them.
@@ -63,11 +64,17 @@ def browser() -> Iterator[Any]:
         browser.close()
 
 
-@pytest.fixture
-def page(browser: Any) -> Iterator[Any]:
+@contextmanager
+def opened_page(browser: Any, lesson: LessonInfo) -> Iterator[Any]:
+    """An empty page, closed before the server: a server waits long for a page that is still connected."""
     page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
-    yield page
-    page.close()
+    try:
+        yield page
+    finally:
+        folder = os.environ.get("COURSE_SCREENSHOTS")
+        if folder:  # also where a test fails: it shows what the learner would see then
+            page.screenshot(path=Path(folder) / f"{lesson.stem}.png")
+        page.close()
 
 
 def free_port() -> int:
@@ -102,9 +109,9 @@ def jupyterlab(home: Path) -> Iterator[str]:
 
     The command itself would first make an environment for the copy. Everything after that is its own code.
     """
-    options = ["--no-browser", "--ip=127.0.0.1", f"--port={free_port()}", "--ServerApp.port_retries=0"]
+    port = free_port()
+    options = ["--no-browser", "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0"]
     arguments = jupyter_arguments(first_page(home), [*options, "--IdentityProvider.token="])
-    port = int(options[2].partition("=")[2])
     log = home / "server.log"
     with log.open("wb") as output:
         command = [sys.executable, *arguments]
@@ -125,15 +132,24 @@ def jupyterlab(home: Path) -> Iterator[str]:
 # ---- a lesson in it ------------------------------------------------------------------------------------------------
 
 
-def run_all_cells(page: Any, address: str) -> None:
+IDLE = '.jp-NotebookPanel .jp-Notebook-ExecutionIndicator[data-status="idle"]'
+CELLS = "[...document.querySelectorAll('.jp-Notebook .jp-Cell')]"
+PROMPTS = "[...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')]"
+
+
+def open_lesson(page: Any, address: str, cells: int) -> None:
     page.goto(address, timeout=START_SECONDS * 1000)
-    idle = '.jp-Notebook-ExecutionIndicator[data-status="idle"]'
-    page.wait_for_selector(f".jp-NotebookPanel {idle}", timeout=START_SECONDS * 1000)
+    # The cells arrive little by little. "Run All Cells" before the last one and the kernel are there does nothing.
+    page.wait_for_function(f"{CELLS}.length == {cells}", timeout=START_SECONDS * 1000)
+    page.wait_for_selector(IDLE, timeout=START_SECONDS * 1000)
+
+
+def run_all_cells(page: Any) -> None:
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
-    # The summary ships without output: its line is there only when every cell above it has run.
-    page.wait_for_selector(".jp-OutputArea-output >> text=/exercises solved/", timeout=RUN_SECONDS * 1000)
-    page.wait_for_selector(f".jp-NotebookPanel {idle}")
+    page.wait_for_function(f"{PROMPTS}.some(e => e.textContent.includes('*'))")
+    page.wait_for_function(f"!{PROMPTS}.some(e => e.textContent.includes('*'))", timeout=RUN_SECONDS * 1000)
+    page.wait_for_selector(IDLE)
 
 
 def save(page: Any) -> None:
@@ -143,22 +159,12 @@ def save(page: Any) -> None:
 
 def stretch(page: Any) -> None:
     """Make the window as tall as the lesson: only what is in sight is painted, and its pictures decoded."""
-    tall = "Math.max(...[...document.querySelectorAll('.jp-WindowedPanel-outer')].map(e => e.scrollHeight))"
+    tall = f"(all => all.at(-1).getBoundingClientRect().bottom - all[0].getBoundingClientRect().top)({CELLS})"
     for _ in range(3):  # a cell has its true height only when it has been painted
-        height = HEIGHT + page.evaluate(tall)
-        page.set_viewport_size({"width": WIDTH, "height": min(height, TALLEST)})
+        height = min(round(page.evaluate(tall)) + TOOLBARS, TALLEST)
+        page.set_viewport_size({"width": WIDTH, "height": height})
+        page.evaluate("document.querySelector('.jp-WindowedPanel-outer').scrollTo(0, 0)")
         page.wait_for_timeout(500)
-
-
-@contextmanager
-def picture_taken(page: Any, lesson: LessonInfo) -> Iterator[None]:
-    """At the end, and also where a test fails: then it shows where the lesson has stopped."""
-    try:
-        yield
-    finally:
-        folder = os.environ.get("COURSE_SCREENSHOTS")
-        if folder:
-            page.screenshot(path=Path(folder) / f"{lesson.stem}.png")
 
 
 def faults_in_file(notebook: nbformat.NotebookNode) -> list[str]:
@@ -188,17 +194,19 @@ def pictures(page: Any) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("lesson", READY, ids=lambda lesson: lesson.stem)
-def test_lesson_in_a_browser(lesson: LessonInfo, page: Any, tmp_path: Path):
+def test_lesson_in_a_browser(lesson: LessonInfo, browser: Any, tmp_path: Path):
     shutil.copytree(ROOT / "notebooks", tmp_path / "notebooks", ignore=shutil.ignore_patterns(".*"))
     copy_lessons(tmp_path)
     errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    with jupyterlab(tmp_path) as address, picture_taken(page, lesson):
-        run_all_cells(page, f"{address}/lab/tree/{lesson.stem}.ipynb")
+    copy = tmp_path / "my_course" / f"{lesson.stem}.ipynb"
+    with jupyterlab(tmp_path) as address, opened_page(browser, lesson) as page:
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        open_lesson(page, f"{address}/lab/tree/{copy.name}", len(read(copy).cells))
+        run_all_cells(page)
         save(page)
         stretch(page)
         shown = pictures(page)
-        stored = nbformat.read(tmp_path / "my_course" / f"{lesson.stem}.ipynb", as_version=4)
+    stored = read(copy)
     assert faults_in_file(stored) == []
     assert f"Lesson {lesson.number:02d}: 0 of " in summary_of(stored)
     images = sum("image/png" in output.get("data", {}) for cell in code_cells(stored) for output in cell.outputs)

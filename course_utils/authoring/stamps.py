@@ -129,13 +129,20 @@ def _name_cells(notebook: NotebookNode) -> None:
     """Replace the random ids that editors give by the section's heading and a number."""
     section, taken = "start", {cell.id for cell in notebook.cells}
     for cell in notebook.cells:
-        heading = re.match(r"#+ (.*)", cell.source) if cell.cell_type == "markdown" else None
-        if heading:
-            section = "-".join(re.findall(r"[a-z0-9]+", heading[1].lower()))[:40].strip("-") or "section"
+        headings = re.findall(r"^#+ (.*)", cell.source, re.MULTILINE) if cell.cell_type == "markdown" else []
+        if cell.source.startswith("#") and headings:
+            section = _slug(headings[0])
         if is_random(cell.id):
             candidates = (f"{section}-{n}" for n in range(1, 1000))
             cell.id = next(c for c in candidates if c not in taken)
             taken.add(cell.id)
+        section = _slug(headings[-1]) if headings else section
+
+
+def _slug(heading: str) -> str:
+    """The first words of a heading, as part of an id: "what-will-you-build"."""
+    words = re.findall(r"[a-z0-9]+", heading.lower())
+    return "-".join(words[:6]) or "section"
 
 
 def is_random(cell_id: str) -> bool:
