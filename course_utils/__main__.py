@@ -89,14 +89,12 @@ def run_function(module: str, call: str, arguments: list[str], python: Path) -> 
 
 
 def lab(arguments: list[str]) -> int:
-    from course_utils.lab import copy_lessons, first_page, jupyter_arguments, tell_newer
+    from course_utils.lab import copy_lessons, first_page, jupyter_arguments, jupyter_variables, tell_newer
 
     cpu, extra = take("--cpu", arguments)
     python = environment.prepare(ROOT, cpu=cpu)
     tell_newer(copy_lessons(ROOT))
-    variables = environment.child_environment(python)
-    # Under this variable a failed check ends the cell (strict mode). It belongs to a test, not to a learner.
-    variables.pop("PYTEST_CURRENT_TEST", None)
+    variables = jupyter_variables(environment.child_environment(python))
     return environment.hand_over(python, jupyter_arguments(first_page(ROOT), extra), variables)
 
 

@@ -11,6 +11,8 @@ from course_utils.environment import CALL, SetupError, say
 from course_utils.syllabus import LESSONS, ROOT
 
 RECORD = ".shipped.json"
+# Under these a failed check ends the cell (strict mode). They belong to a test, not to a learner.
+STRICT = ("PYTEST_CURRENT_TEST", "NBGRADER_EXECUTION", "COURSE_STRICT")
 
 
 def digest(file: Path) -> str:
@@ -75,5 +77,14 @@ def jupyter_arguments(page: Path, extra: list[str]) -> list[str]:
     address = [f"--LabApp.default_url=/lab/tree/{page.name}"] if page.suffix == ".ipynb" else []
     if any(one.startswith("--LabApp.default_url") for one in extra):
         address = []
-    # JupyterLab would ask at its first start whether it may fetch news; the course needs no internet.
-    return ["-m", "jupyterlab", str(page), *as_root, *address, "--LabApp.news_url=None", *extra]
+    return ["-m", "jupyterlab", str(page), *as_root, *address, *extra]
+
+
+def jupyter_variables(variables: dict[str, str]) -> dict[str, str]:
+    """The variables for JupyterLab: what would change a learner's lessons is taken out, our settings are added.
+
+    Our settings switch off the question whether JupyterLab may fetch news: the course needs no internet.
+    """
+    kept = {name: value for name, value in variables.items() if name not in STRICT}
+    folders = [str(Path(__file__).parent / "jupyter"), *filter(None, [variables.get("JUPYTER_CONFIG_PATH")])]
+    return {**kept, "JUPYTER_CONFIG_PATH": os.pathsep.join(folders)}

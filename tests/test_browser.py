@@ -1,7 +1,7 @@
 """What a learner sees: each lesson opened by a browser in JupyterLab, where all its cells are run.
 
 Needs playwright (tests/requirements.txt) and a Chromium from the system, such as Debian's package; no other browser
-is fetched. With COURSE_SCREENSHOTS set to a folder, a picture of each lesson is left there.
+is fetched. With COURSE_SCREENSHOTS set to a folder, pictures of each lesson are left there.
 """
 
 import os
@@ -13,14 +13,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import nbformat
 import pytest
 
 from course_utils.authoring.assemble import code_cells, read, role
 from course_utils.environment import child_environment
-from course_utils.lab import copy_lessons, first_page, jupyter_arguments
+from course_utils.lab import copy_lessons, first_page, jupyter_arguments, jupyter_variables
 from course_utils.syllabus import LESSONS, ROOT, LessonInfo
 
 pytestmark = pytest.mark.slow
@@ -33,18 +33,13 @@ FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
-WIDTH, HEIGHT, TOOLBARS = 1366, 1000, 160  # pixels
-TALLEST = 16_000  # a browser paints nothing taller in one picture
-
-# These would put the exercises into strict mode, where an unsolved check stops "Run All Cells", or change how the
-# kernel draws. A learner has none of them.
-TEST_VARIABLES = ("PYTEST_CURRENT_TEST", "NBGRADER_EXECUTION", "COURSE_STRICT", "MPLBACKEND")
+WIDTH, HEIGHT, TALL = 1366, 1000, 3000  # pixels: of the window, and for pictures
 
 
 # ---- browser and server --------------------------------------------------------------------------------------------
 
 
-def missing(what: str) -> None:
+def missing(what: str) -> NoReturn:
     """Skips where a tool is missing. In CI it fails: skipped unseen, the lessons would be looked at nowhere."""
     pytest.fail(what) if os.environ.get("CI") else pytest.skip(what)
 
@@ -70,11 +65,17 @@ def opened_page(browser: Any, lesson: LessonInfo) -> Iterator[Any]:
     page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
     try:
         yield page
+    except BaseException:
+        leave_picture(page, f"{lesson.stem}_failed")
+        raise
     finally:
-        folder = os.environ.get("COURSE_SCREENSHOTS")
-        if folder:  # also where a test fails: it shows what the learner would see then
-            page.screenshot(path=Path(folder) / f"{lesson.stem}.png")
         page.close()
+
+
+def leave_picture(page: Any, name: str) -> None:
+    folder = os.environ.get("COURSE_SCREENSHOTS")
+    if folder:
+        page.screenshot(path=Path(folder) / f"{name}.png")
 
 
 def free_port() -> int:
@@ -85,9 +86,8 @@ def free_port() -> int:
 
 def learners_variables(home: Path) -> dict[str, str]:
     """A learner's environment; settings and histories are empty, as on the first day."""
-    variables = child_environment(Path(sys.executable))
-    for name in TEST_VARIABLES:
-        variables.pop(name, None)
+    variables = jupyter_variables(child_environment(Path(sys.executable)))
+    variables.pop("MPLBACKEND", None)  # it would change how the kernel draws
     own = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
     return variables | {name: str(home / name.lower()) for name in own}
 
@@ -131,9 +131,9 @@ def jupyterlab(home: Path) -> Iterator[str]:
 
 # ---- a lesson in it ------------------------------------------------------------------------------------------------
 
-
-IDLE = '.jp-NotebookPanel .jp-Notebook-ExecutionIndicator[data-status="idle"]'
+IDLE = r"#jp-main-statusbar >> text=/Python 3.*\| Idle/"  # the notebook's own mark says so even without a kernel
 CELLS = "[...document.querySelectorAll('.jp-Notebook .jp-Cell')]"
+PANEL = "document.querySelector('.jp-WindowedPanel-outer')"
 PROMPTS = "[...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')]"
 
 
@@ -157,14 +157,17 @@ def save(page: Any) -> None:
     page.wait_for_selector(".jp-mod-dirty", state="detached")
 
 
-def stretch(page: Any) -> None:
-    """Make the window as tall as the lesson: only what is in sight is painted, and its pictures decoded."""
-    tall = f"(all => all.at(-1).getBoundingClientRect().bottom - all[0].getBoundingClientRect().top)({CELLS})"
-    for _ in range(3):  # a cell has its true height only when it has been painted
-        height = min(round(page.evaluate(tall)) + TOOLBARS, TALLEST)
-        page.set_viewport_size({"width": WIDTH, "height": height})
-        page.evaluate("document.querySelector('.jp-WindowedPanel-outer').scrollTo(0, 0)")
+def look_through(page: Any, lesson: LessonInfo) -> None:
+    """Scroll from the top to the end: what has not been in sight is not painted. Leaves the pictures, if wanted."""
+    page.set_viewport_size({"width": WIDTH, "height": TALL})
+    page.evaluate(f"{PANEL}.scrollTo(0, 0)")
+    for part in range(1, 100):
         page.wait_for_timeout(500)
+        leave_picture(page, f"{lesson.stem}_{part}")
+        if page.evaluate(f"{CELLS}.at(-1).getBoundingClientRect().bottom < innerHeight"):
+            return
+        page.evaluate(f"{PANEL}.scrollBy(0, {PANEL}.clientHeight)")
+    pytest.fail("the lesson has no end")
 
 
 def faults_in_file(notebook: nbformat.NotebookNode) -> list[str]:
@@ -204,8 +207,9 @@ def test_lesson_in_a_browser(lesson: LessonInfo, browser: Any, tmp_path: Path):
         open_lesson(page, f"{address}/lab/tree/{copy.name}", len(read(copy).cells))
         run_all_cells(page)
         save(page)
-        stretch(page)
+        look_through(page, lesson)
         shown = pictures(page)
+        assert page.query_selector(".jp-toastContainer, .Toastify__toast") is None, "JupyterLab asks something"
     stored = read(copy)
     assert faults_in_file(stored) == []
     assert f"Lesson {lesson.number:02d}: 0 of " in summary_of(stored)
