@@ -113,8 +113,14 @@ def additive_scores(
 class AttentionDecoder(nn.Module):
     """Writes a sentence, and looks at all states of the encoder before each word. The order is the lecture's."""
 
-    def __init__(self, n_words: int, embedding_size: int, hidden_size: int) -> None:
+    def __init__(self, n_words: int, embedding_size: int, hidden_size: int, scale: float = 1.0) -> None:
+        """`scale` is a factor for the dot products.
+
+        A dot product of many numbers can be so large that softmax gives all weight to one position. Then changes of
+        the score no longer change the weights, and attention stops learning. Lesson 03 shows how to choose the factor.
+        """
         super().__init__()
+        self.scale = scale
         self.embedding = nn.Embedding(n_words, embedding_size)
         self.first_state = nn.Linear(hidden_size, hidden_size)
         self.cell = nn.GRUCell(embedding_size + hidden_size, hidden_size)
@@ -127,8 +133,8 @@ class AttentionDecoder(nn.Module):
     def score(
         self, query: Float[Tensor, "batch hidden"], states: Float[Tensor, "batch time hidden"]
     ) -> Float[Tensor, "batch time"]:
-        """Dot products. Another kind of score is another class."""
-        return alignment_scores(query, states)
+        """Dot products, times `scale`. Another kind of score is another class."""
+        return self.scale * alignment_scores(query, states)
 
     def forward(
         self,
@@ -157,8 +163,8 @@ class AttentionDecoder(nn.Module):
 class AdditiveDecoder(AttentionDecoder):
     """The same decoder with additive scores: slower, and about one twentieth more parameters."""
 
-    def __init__(self, n_words: int, embedding_size: int, hidden_size: int) -> None:
-        super().__init__(n_words, embedding_size, hidden_size)
+    def __init__(self, n_words: int, embedding_size: int, hidden_size: int, scale: float = 1.0) -> None:
+        super().__init__(n_words, embedding_size, hidden_size, scale)
         self.w_query = nn.Parameter(torch.randn(hidden_size, hidden_size // 2) / hidden_size**0.5)
         self.w_states = nn.Parameter(torch.randn(hidden_size, hidden_size // 2) / hidden_size**0.5)
         self.v = nn.Parameter(torch.randn(hidden_size // 2) / (hidden_size // 2) ** 0.5)
@@ -166,7 +172,7 @@ class AdditiveDecoder(AttentionDecoder):
     def score(
         self, query: Float[Tensor, "batch hidden"], states: Float[Tensor, "batch time hidden"]
     ) -> Float[Tensor, "batch time"]:
-        """See `additive_scores`."""
+        """See `additive_scores`; `scale` is not used."""
         return additive_scores(query, states, self.w_query, self.w_states, self.v)
 
 
@@ -177,8 +183,8 @@ class LuongDecoder(AttentionDecoder):
     from one call of `nn.GRU`, and the weights of all steps from one matrix product.
     """
 
-    def __init__(self, n_words: int, embedding_size: int, hidden_size: int) -> None:
-        super().__init__(n_words, embedding_size, hidden_size)
+    def __init__(self, n_words: int, embedding_size: int, hidden_size: int, scale: float = 1.0) -> None:
+        super().__init__(n_words, embedding_size, hidden_size, scale)
         del self.cell
         self.rnn = nn.GRU(embedding_size, hidden_size, batch_first=True)
 
@@ -195,7 +201,7 @@ class LuongDecoder(AttentionDecoder):
     ]:
         """As in `AttentionDecoder`."""
         queries, last = self.rnn(self.embedding(tokens), hidden.unsqueeze(0))
-        scores = queries @ states.transpose(1, 2)
+        scores = self.scale * queries @ states.transpose(1, 2)
         weights = attention_weights(scores, lengths.unsqueeze(1).expand(-1, tokens.shape[1]))
         logits = self.output(torch.cat([queries, weights @ states], dim=-1))
         return logits, last.squeeze(0), weights
@@ -221,12 +227,13 @@ class AttentionTranslator(nn.Module):
         n_target: int,
         embedding_size: int = 76,
         hidden_size: int = 128,
-        decoder: Callable[[int, int, int], AttentionDecoder] = AttentionDecoder,
+        decoder: Callable[[int, int, int, float], AttentionDecoder] = AttentionDecoder,
+        scale: float = 0.2,
     ) -> None:
-        """`hidden_size` is even: the two directions of the encoder share it. `decoder` is the class to use."""
+        """`hidden_size` is even: the two directions of the encoder share it. `decoder` is its class."""
         super().__init__()
         self.encoder = Encoder(n_source, embedding_size, hidden_size // 2)
-        self.decoder = decoder(n_target, embedding_size, hidden_size)
+        self.decoder = decoder(n_target, embedding_size, hidden_size, scale)
 
     def start(self, source: Int[Tensor, "batch source_time"], lengths: Int[Tensor, " batch"]) -> State:
         """What `step` needs first: the encoder's states, their number, and the state before the first word."""
@@ -329,28 +336,37 @@ def ibm_model_1(pairs: Sequence[Pair], iterations: int = 8) -> WordTable:
     """Learns which word becomes which, from sentence pairs alone, by expectation-maximisation (Brown et al. 1993).
 
     At first every word may become every word. Each iteration shares out every French word among the English words of
-    its sentence (and the empty word, here the start token), in proportion to the table so far; counts of these shares
-    give the next table. Word order plays no part.
+    its sentence (and the empty word, here the start token), in proportion to the table so far; the sums of these
+    shares give the next table. Word order plays no part.
     """
     english = Vocabulary.build(pair.source for pair in pairs)
     french = Vocabulary.build(pair.target for pair in pairs)
-    shape = len(english), len(french)
-    # A "meeting": one French word and one English word of its sentence. `group` numbers the French words.
-    rows, columns, group, n_groups = [], [], [], 0
-    for pair in pairs:
-        e, f = [Vocabulary.start, *english.encode(pair.source)], french.encode(pair.target)
-        rows += e * len(f)
-        columns += [word for word in f for _ in e]
-        group += [n_groups + j for j in range(len(f)) for _ in e]
-        n_groups += len(f)
-    rows, columns, group = torch.tensor(rows), torch.tensor(columns), torch.tensor(group)
-    table = torch.full(shape, 1 / len(french))
+    rows, columns, group = _meetings(pairs, english, french)
+    table = torch.full((len(english), len(french)), 1 / len(french))
     for _ in range(iterations):
         chance = table[rows, columns]
         share = chance / torch.bincount(group, weights=chance)[group]
-        counts = torch.bincount(rows * len(french) + columns, weights=share, minlength=table.numel()).view(shape)
-        table = (counts / counts.sum(dim=1, keepdim=True).clamp(min=1e-9)).float()
+        counts = torch.zeros_like(table).index_put_((rows, columns), share.float(), accumulate=True)
+        table = counts / counts.sum(dim=1, keepdim=True).clamp(min=1e-9)
     return WordTable(english, french, table)
+
+
+def _meetings(
+    pairs: Sequence[Pair], english: Vocabulary, french: Vocabulary
+) -> tuple[Int[Tensor, " meetings"], Int[Tensor, " meetings"], Int[Tensor, " meetings"]]:
+    """Each French word meets each English word of its sentence: both ids, and the number of the French word.
+
+    The French words of the whole corpus are numbered from 0, so the meetings of one of them share a number.
+    """
+    rows, columns, group, n_words = [], [], [], 0
+    for pair in pairs:
+        e = torch.tensor([Vocabulary.start, *english.encode(pair.source)])
+        f = torch.tensor(french.encode(pair.target))
+        rows.append(e.repeat(len(f)))
+        columns.append(f.repeat_interleave(len(e)))
+        group.append((n_words + torch.arange(len(f))).repeat_interleave(len(e)))
+        n_words += len(f)
+    return torch.cat(rows), torch.cat(columns), torch.cat(group)
 
 
 # ------------------------------------------------------------------ training
@@ -361,9 +377,10 @@ STEPS, BATCH_SIZE, LEARNING_RATE, WARMUP = 800, 32, 8e-3, 0.3  # lesson 01's
 def train_attention(
     pairs: Sequence[Pair],
     *,
-    decoder: Callable[[int, int, int], AttentionDecoder] = AttentionDecoder,
+    decoder: Callable[[int, int, int, float], AttentionDecoder] = AttentionDecoder,
     embedding_size: int = 76,
     hidden_size: int = 128,
+    scale: float = 0.2,
     steps: int = STEPS,
     batch_size: int = BATCH_SIZE,
     learning_rate: float = LEARNING_RATE,
@@ -374,7 +391,7 @@ def train_attention(
     english = Vocabulary.build(pair.source for pair in pairs)
     french = Vocabulary.build(pair.target for pair in pairs)
     torch.manual_seed(seed)
-    model = AttentionTranslator(len(english), len(french), embedding_size, hidden_size, decoder)
+    model = AttentionTranslator(len(english), len(french), embedding_size, hidden_size, decoder, scale)
     batches = batches_by_length(
         [english.encode(pair.source) for pair in pairs],
         [french.encode(pair.target) for pair in pairs],
@@ -388,7 +405,9 @@ def train_attention(
 # ------------------------------------------------------------------ a task whose map is known
 
 
-def reversal_pairs(count: int, *, letters: str = "abcdefghijkl", shortest: int = 3, longest: int = 10, seed: int = 0):
+def reversal_pairs(
+    count: int, *, letters: str = "abcdefghijkl", shortest: int = 3, longest: int = 10, seed: int = 0
+) -> list[Pair]:
     """Pairs whose target is the source from right to left. The gold links are the anti-diagonal."""
     rng = random.Random(seed)
     pairs = []
@@ -399,13 +418,16 @@ def reversal_pairs(count: int, *, letters: str = "abcdefghijkl", shortest: int =
     return pairs
 
 
-def train_reversal(decoder: Callable[[int, int, int], AttentionDecoder] = LuongDecoder, seed: int = 0) -> Trained:
-    """A small translator that turns rows of letters round, in about 5 s on one core."""
+def train_reversal(
+    decoder: Callable[[int, int, int, float], AttentionDecoder] = LuongDecoder, seed: int = 0
+) -> Trained:
+    """A small translator that turns rows of letters round. Small states need no factor for the scores."""
     return train_attention(
         reversal_pairs(10_000, seed=seed),
         decoder=decoder,
         embedding_size=16,
         hidden_size=32,
+        scale=1.0,
         steps=1000,
         batch_size=64,
         learning_rate=1e-2,
