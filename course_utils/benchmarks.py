@@ -4,6 +4,7 @@ Each writes `data/measured/NAME.json` with date, machine and versions; the lesso
 """
 
 import datetime
+import functools
 import json
 import os
 import platform
@@ -23,24 +24,24 @@ def bottleneck() -> list[dict[str, Any]]:
     """Lesson 01: BLEU by length for four widths of the vector, and for four times the training."""
     from course_utils import metrics
     from course_utils.corpora import english_french
-    from course_utils.lessons.rnn_translator import LEARNING_RATE, STEPS, train_bottleneck, translate
+    from course_utils.lessons.rnn_translator import LEARNING_RATE, STEPS, RNNTranslator, train_translator, translate
 
     splits = english_french.splits()
     sources, references = [pair.source for pair in splits.test], [pair.target for pair in splits.test]
     # States of 512 numbers are wider than every vector but the last, so that only the vector can be too narrow.
     # They need a smaller learning rate than the lesson's 128.
-    widths = [{"hidden_size": 512, "context_size": c, "steps": STEPS, "learning_rate": 3e-3} for c in (8, 32, 128, 512)]
-    times = [
-        {"hidden_size": 128, "context_size": 128, "steps": n * STEPS, "learning_rate": LEARNING_RATE} for n in (1, 4)
-    ]
+    widths = [({"hidden_size": 512, "context_size": c}, STEPS, 3e-3) for c in (8, 32, 128, 512)]
+    times = [({"hidden_size": 128, "context_size": 128}, n * STEPS, LEARNING_RATE) for n in (1, 4)]
     rows = []
-    for settings in widths + times:
+    for sizes, steps, learning_rate in widths + times:
         began = time.perf_counter()
-        trained = train_bottleneck(splits.train, **settings)
+        make_model = functools.partial(RNNTranslator, **sizes)
+        trained = train_translator(make_model, splits.train, steps=steps, learning_rate=learning_rate)
         seconds = round(time.perf_counter() - began, 1)
         translations = translate(trained.model, sources, trained.english, trained.french)
         bleu = metrics.bleu_by_length(translations, references, list(map(len, sources)), english_french.LENGTH_BINS)
         loss = round(sum(trained.losses[-50:]) / 50, 3)
+        settings = {**sizes, "steps": steps, "learning_rate": learning_rate}
         rows.append({**settings, "seconds": seconds, "loss": loss, "bleu": [round(b, 1) for b in bleu]})
         print(rows[-1], flush=True)
     return rows

@@ -7,12 +7,11 @@ import json
 import os
 from pathlib import Path
 
+from course_utils import strict
 from course_utils.environment import CALL, SetupError, say
 from course_utils.syllabus import LESSONS, ROOT
 
 RECORD = ".shipped.json"
-# Under these a failed check ends the cell (strict mode). They belong to a test, not to a learner.
-STRICT = ("PYTEST_CURRENT_TEST", "NBGRADER_EXECUTION", "COURSE_STRICT")
 
 
 def digest(file: Path) -> str:
@@ -85,6 +84,6 @@ def jupyter_variables(variables: dict[str, str]) -> dict[str, str]:
 
     Our settings switch off the question whether JupyterLab may fetch news: the course needs no internet.
     """
-    kept = {name: value for name, value in variables.items() if name not in STRICT}
+    kept = {name: value for name, value in variables.items() if name not in strict.VARIABLES}
     folders = [str(Path(__file__).parent / "jupyter"), *filter(None, [variables.get("JUPYTER_CONFIG_PATH")])]
     return {**kept, "JUPYTER_CONFIG_PATH": os.pathsep.join(folders)}

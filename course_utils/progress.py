@@ -1,11 +1,12 @@
 """A progress bar where somebody reads it; nothing of it stays."""
 
-import os
 import sys
 from collections.abc import Iterable
 from typing import Any
 
 from tqdm import tqdm
+
+from course_utils.strict import is_strict
 
 
 def bar(items: Iterable[Any] | None = None, **options: Any) -> tqdm:
@@ -17,9 +18,7 @@ def bar(items: Iterable[Any] | None = None, **options: Any) -> tqdm:
 
 def is_welcome() -> bool:
     """Whether a progress bar has a reader: a terminal or a notebook, and neither a test nor a build."""
-    if os.environ.get("COURSE_STRICT") or os.environ.get("PYTEST_CURRENT_TEST"):
-        return False
-    return _in_notebook() or sys.stderr.isatty()
+    return not is_strict() and (_in_notebook() or sys.stderr.isatty())
 
 
 def _in_notebook() -> bool:

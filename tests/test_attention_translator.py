@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -30,9 +31,8 @@ from course_utils.lessons.attention_translator import (
     ibm_model_1,
     links_from_map,
     reversal_pairs,
-    train_attention,
 )
-from course_utils.lessons.rnn_translator import RNNTranslator, Trained, translate, translation_loss
+from course_utils.lessons.rnn_translator import RNNTranslator, Trained, train_translator, translate, translation_loss
 from course_utils.training import TranslationBatch
 
 seeds = st.integers(0, 2**16)
@@ -410,15 +410,9 @@ def test_reversal_pairs_are_repeatable_and_reversed() -> None:
 
 def test_luongs_order_learns_the_anti_diagonal() -> None:
     task = {"letters": "abcde", "shortest": 2, "longest": 5}
-    small = {
-        "embedding_size": 12,
-        "hidden_size": 24,
-        "scale": 1.0,
-        "steps": 350,
-        "batch_size": 32,
-        "learning_rate": 2e-2,
-    }
-    trained = train_attention(reversal_pairs(2000, **task), decoder=LuongDecoder, warmup=0.3, **small)
+    make_model = partial(AttentionTranslator, embedding_size=12, hidden_size=24, decoder=LuongDecoder, scale=1.0)
+    settings_ = {"steps": 350, "batch_size": 32, "learning_rate": 2e-2, "warmup": 0.3}
+    trained = train_translator(make_model, reversal_pairs(2000, **task), **settings_)
     pairs = reversal_pairs(100, seed=5, **task)
     answers = translate(trained.model, [pair.source for pair in pairs], trained.english, trained.french)
     assert sum(answer == pair.target for answer, pair in zip(answers, pairs, strict=True)) >= 80

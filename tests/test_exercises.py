@@ -11,23 +11,22 @@ import numpy
 import pytest
 import torch
 
-from course_utils import start
+from course_utils import start, strict
 from course_utils.exercises import Exercise, Mismatch, expect
 from course_utils.exercises import exercise as exercise_module
-from course_utils.exercises import lesson as lesson_module
 from course_utils.exercises.compare import difference
 from course_utils.exercises.exercise import Check, Mistake
 from course_utils.exercises.judge import ShortText, judge
 from course_utils.exercises.lesson import Unsolved
 from course_utils.exercises.time_limit import OutOfTime, time_limit
 
-STRICT_VARIABLES = lesson_module._STRICT_VARIABLES
+STRICT_VARIABLES = strict.VARIABLES
 
 
 @pytest.fixture(autouse=True)
 def relaxed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Checks do not raise here, although pytest is running."""
-    monkeypatch.setattr(lesson_module, "_STRICT_VARIABLES", ())
+    monkeypatch.setattr(strict, "VARIABLES", ())
 
 
 @pytest.fixture
@@ -334,7 +333,7 @@ def test_changing_infinities_in_place_is_noticed(check):
 
 
 def make_strict(monkeypatch, variable):
-    monkeypatch.setattr(lesson_module, "_STRICT_VARIABLES", (variable,))
+    monkeypatch.setattr(strict, "VARIABLES", (variable,))
     monkeypatch.setenv(variable, "1")
 
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import symtable
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,16 @@ def test_notebook_has_every_exercise_once(lesson: syllabus.LessonInfo):
     cells = assemble.read(lesson.notebook).cells
     answers = [assemble.exercise_name(cell) for cell in cells if assemble.role(cell) == "answer"]
     assert answers == list(exercises_of(lesson.name))
+
+
+@every_lesson
+def test_exercises_say_how_long_they_take(lesson: syllabus.LessonInfo):
+    """The text above an answer cell names the exercise and its minutes, as the exercise itself has them."""
+    cells = assemble.read(lesson.notebook).cells
+    for text, answer in pairwise(cells):
+        if assemble.role(answer) == "answer":
+            exercise = exercises_of(lesson.name)[assemble.exercise_name(answer)]
+            assert f"**Exercise ({exercise.minutes} minutes): write `{exercise.name}`" in text.source
 
 
 def pytest_nbval(path: Path) -> dict[str, str]:

@@ -18,9 +18,9 @@ from course_utils.exercises.compare import describe
 from course_utils.exercises.exercise import Exercise, exercises_of
 from course_utils.exercises.judge import Verdict, judge
 from course_utils.figures import style
+from course_utils.strict import is_strict
 
 STANDS_IN = "Until yours passes, the lesson uses the course's own version, so all later cells run."
-_STRICT_VARIABLES = ("PYTEST_CURRENT_TEST", "NBGRADER_EXECUTION", "COURSE_STRICT")
 
 
 class Unsolved(AssertionError):
@@ -44,11 +44,6 @@ def start(name: str, namespace: MutableMapping[str, Any]) -> "Lesson":
     numpy.random.seed(0)
     style.use()
     return Lesson(info, exercises_of(info.name), namespace)
-
-
-def is_strict() -> bool:
-    """Whether checks and claims that fail raise: in nbval, in nbgrader, and where COURSE_STRICT is set."""
-    return any(os.environ.get(name) for name in _STRICT_VARIABLES)
 
 
 class Lesson:

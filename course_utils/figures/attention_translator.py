@@ -1,14 +1,11 @@
 """The pictures of lesson 02, besides the maps themselves (`attention_maps`)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from course_utils.corpora.english_french import LENGTH_BINS
-from course_utils.figures.curves import draw_bleu_curves
 from course_utils.figures.diagrams import arrow, box, canvas
 from course_utils.figures.style import COLOURS, new_figure
 
@@ -59,16 +56,4 @@ def error_rates(rates: Mapping[str, float]) -> Figure:
     axes.bar_label(bars, fmt="%.2f", padding=4)
     axes.set(xlabel="alignment error rate (0: perfect, 1: all wrong)", xlim=(0, max(values) * 1.15))
     axes.grid(axis="y", visible=False)
-    return figure
-
-
-def translators(table: dict[str, Any]) -> Figure:
-    """BLEU by length from the stored table: trained on sentences of all lengths, and of at most 20 words."""
-    figure, panels = new_figure(3.3, columns=2, sharey=True)
-    for axes, limit in zip(panels, ("all lengths", "at most 20 words"), strict=True):
-        rows = [row for row in table["rows"] if row["trained_on"] == limit]
-        draw_bleu_curves(axes, {row["model"]: row["bleu"] for row in rows}, LENGTH_BINS)
-        axes.set_title(f"trained on {limit}", fontsize=10)
-        axes.tick_params(axis="x", labelsize=8.5)
-    panels[1].set_ylabel("")
     return figure

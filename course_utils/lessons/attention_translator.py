@@ -11,6 +11,7 @@ what stands there never changes a state, a loss or a translation.
 
 import random
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -19,8 +20,7 @@ from torch import Tensor, nn
 
 from course_utils.corpora.pairs import Link, Pair
 from course_utils.corpora.vocabulary import Vocabulary, pad_batch
-from course_utils.lessons.rnn_translator import Encoder, Trained, translation_loss
-from course_utils.training import batches_by_length, train
+from course_utils.lessons.rnn_translator import Encoder, Trained, train_translator
 
 
 def alignment_scores(
@@ -369,39 +369,6 @@ def _meetings(
     return torch.cat(rows), torch.cat(columns), torch.cat(group)
 
 
-# ------------------------------------------------------------------ training
-
-STEPS, BATCH_SIZE, LEARNING_RATE, WARMUP = 800, 32, 8e-3, 0.3  # lesson 01's
-
-
-def train_attention(
-    pairs: Sequence[Pair],
-    *,
-    decoder: Callable[[int, int, int, float], AttentionDecoder] = AttentionDecoder,
-    embedding_size: int = 76,
-    hidden_size: int = 128,
-    scale: float = 0.2,
-    steps: int = STEPS,
-    batch_size: int = BATCH_SIZE,
-    learning_rate: float = LEARNING_RATE,
-    warmup: float = WARMUP,
-    seed: int = 0,
-) -> Trained:
-    """The lesson's training in one call, for measurements and for later lessons: the same seed, the same model."""
-    english = Vocabulary.build(pair.source for pair in pairs)
-    french = Vocabulary.build(pair.target for pair in pairs)
-    torch.manual_seed(seed)
-    model = AttentionTranslator(len(english), len(french), embedding_size, hidden_size, decoder, scale)
-    batches = batches_by_length(
-        [english.encode(pair.source) for pair in pairs],
-        [french.encode(pair.target) for pair in pairs],
-        batch_size=batch_size,
-        generator=torch.Generator().manual_seed(seed),
-    )
-    losses = train(model, batches, translation_loss, steps=steps, learning_rate=learning_rate, warmup=warmup)
-    return Trained(model, english, french, losses)
-
-
 # ------------------------------------------------------------------ a task whose map is known
 
 
@@ -422,15 +389,6 @@ def train_reversal(
     decoder: Callable[[int, int, int, float], AttentionDecoder] = LuongDecoder, seed: int = 0
 ) -> Trained:
     """A small translator that turns rows of letters round. Small states need no factor for the scores."""
-    return train_attention(
-        reversal_pairs(10_000, seed=seed),
-        decoder=decoder,
-        embedding_size=16,
-        hidden_size=32,
-        scale=1.0,
-        steps=1000,
-        batch_size=64,
-        learning_rate=1e-2,
-        warmup=0.3,
-        seed=seed,
-    )
+    make_model = partial(AttentionTranslator, embedding_size=16, hidden_size=32, decoder=decoder, scale=1.0)
+    pairs = reversal_pairs(10_000, seed=seed)
+    return train_translator(make_model, pairs, steps=1000, batch_size=64, learning_rate=1e-2, warmup=0.3, seed=seed)

@@ -269,25 +269,29 @@ class Trained(NamedTuple):
     losses: list[float]
 
 
-def train_bottleneck(
+def train_translator(
+    make_model: Callable[[int, int], nn.Module],
     pairs: Sequence[Pair],
     *,
-    hidden_size: int = 128,
-    context_size: int = 128,
     steps: int = STEPS,
+    batch_size: int = BATCH_SIZE,
     learning_rate: float = LEARNING_RATE,
+    warmup: float = WARMUP,
     seed: int = 0,
 ) -> Trained:
-    """The lesson's training in one call, for measurements and for later lessons: the same seed, the same model."""
+    """The lesson's training in one call, for measurements and for later lessons: the same seed, the same model.
+
+    `make_model(n_source, n_target)` makes the translator from the sizes of both vocabularies.
+    """
     english = Vocabulary.build(pair.source for pair in pairs)
     french = Vocabulary.build(pair.target for pair in pairs)
     torch.manual_seed(seed)
-    model = RNNTranslator(len(english), len(french), hidden_size=hidden_size, context_size=context_size)
+    model = make_model(len(english), len(french))
     batches = batches_by_length(
         [english.encode(pair.source) for pair in pairs],
         [french.encode(pair.target) for pair in pairs],
-        batch_size=BATCH_SIZE,
+        batch_size=batch_size,
         generator=torch.Generator().manual_seed(seed),
     )
-    losses = train(model, batches, translation_loss, steps=steps, learning_rate=learning_rate, warmup=WARMUP)
+    losses = train(model, batches, translation_loss, steps=steps, learning_rate=learning_rate, warmup=warmup)
     return Trained(model, english, french, losses)
