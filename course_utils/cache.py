@@ -2,12 +2,17 @@
 
 import hashlib
 import inspect
+import io
 import os
 import secrets
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
+from typing import TypeVar
+
+Kept = TypeVar("Kept")
 
 
 def cache_dir() -> Path:
@@ -64,3 +69,22 @@ def code_key(*parts: str | bytes | ModuleType) -> str:
         data = text if isinstance(text, bytes) else text.encode()
         digest.update(len(data).to_bytes(8, "big") + data)  # with the length: ("ab", "c") is not ("a", "bc")
     return digest.hexdigest()[:16]
+
+
+def remembered(name: str, key: str, make: Callable[[], Kept]) -> Kept:
+    """Return what `make` returns, from the cache if an earlier call with the same name and key has kept it there.
+
+    For trained weights and the like: tensors, numbers, text, and lists and dictionaries of them. A file that is
+    missing, damaged or can't be written is no error: then `make` is called.
+    """
+    import torch
+
+    path = cache_dir() / f"{name}-{key}.pt"
+    with suppress(Exception):  # a damaged file makes `torch.load` raise almost anything
+        return torch.load(path, weights_only=True)
+    kept = make()
+    buffer = io.BytesIO()
+    torch.save(kept, buffer)
+    with suppress(OSError):
+        write_atomically(path, buffer.getvalue())
+    return kept

@@ -26,6 +26,7 @@ from course_utils.lessons.attention_translator import (
     best_single_links,
     context_vector,
     corpus_alignment_error_rate,
+    crossing_links,
     decoder_step,
     diagonal_links,
     ibm_model_1,
@@ -237,6 +238,14 @@ def test_links_of_every_kind() -> None:
     assert best_single_links(gold) in ({(2, 0), (2, 1), (0, 2)}, {(1, 0), (2, 1), (0, 2)})
 
 
+def test_crossing_links_are_those_in_another_order() -> None:
+    sure = frozenset({(0, 0), (3, 1), (2, 2), (1, 3), (4, 4)})
+    assert crossing_links(Pair(tuple("abcde"), tuple("vwxyz"), sure, sure | {(0, 4)})) == {(3, 1), (2, 2), (1, 3)}
+    same_word = frozenset({(0, 0), (1, 1), (1, 2), (0, 2)})  # links that share a word do not cross
+    assert crossing_links(Pair(("a", "b"), ("x", "y", "z"), same_word, same_word)) == {(0, 2), (1, 1)}
+    assert crossing_links(Pair(("a",), ("x", "y"), frozenset({(0, 0), (0, 1)}), frozenset({(0, 0), (0, 1)}))) == set()
+
+
 def test_ibm_model_1_finds_the_words_of_a_toy_corpus() -> None:
     words = {"the": "la", "house": "maison", "flower": "fleur", "blue": "bleue", "a": "une"}
     texts = ["the house", "the flower", "a flower", "the blue house", "a blue flower", "a house"]
@@ -410,7 +419,8 @@ def test_reversal_pairs_are_repeatable_and_reversed() -> None:
 
 def test_luongs_order_learns_the_anti_diagonal() -> None:
     task = {"letters": "abcde", "shortest": 2, "longest": 5}
-    make_model = partial(AttentionTranslator, embedding_size=12, hidden_size=24, decoder=LuongDecoder, scale=1.0)
+    decoder = partial(LuongDecoder, scale=1.0)
+    make_model = partial(AttentionTranslator, embedding_size=12, hidden_size=24, decoder=decoder)
     settings_ = {"steps": 350, "batch_size": 32, "learning_rate": 2e-2, "warmup": 0.3}
     trained = train_translator(make_model, reversal_pairs(2000, **task), **settings_)
     pairs = reversal_pairs(100, seed=5, **task)

@@ -81,10 +81,12 @@ def problems(lesson: syllabus.LessonInfo) -> list[str]:
 
 
 def digest(notebook: NotebookNode, lesson: syllabus.LessonInfo) -> str:
-    """A short hash of what made the pictures, which no test compares: cells, reference answers, figure modules."""
+    """A short hash of what made the pictures, which no test compares: cells, reference answers, the figure modules they name."""
     sources = [cell.source for cell in assemble.code_cells(_solved(notebook, lesson))]
-    modules = [_FIGURES / f"{name}.py" for name in ("style", "diagrams", "curves", lesson.name)]
-    sources += [path.read_text(encoding="utf-8") for path in modules if path.exists()]
+    always = [_FIGURES / f"{name}.py" for name in ("style", "diagrams", "curves", lesson.name)]
+    words = set(re.findall(r"\w+", "\n".join(sources)))
+    others = [path for path in sorted(_FIGURES.glob("[a-z]*.py")) if path.stem in words and path not in always]
+    sources += [path.read_text(encoding="utf-8") for path in always + others if path.exists()]
     return hashlib.sha256("\0".join(sources).encode()).hexdigest()[:16]
 
 

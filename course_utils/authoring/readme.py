@@ -7,7 +7,10 @@ from course_utils.authoring import assemble
 
 README = syllabus.ROOT / "README.md"
 PICTURES = syllabus.ROOT / "data" / "pictures"
-_SHOWN = {"bleu_by_length": ("rnn_translator", "bleu-by-length")}  # picture -> lesson and cell
+_SHOWN = {  # picture -> lesson and cell
+    "attention_maps": ("attention_translator", "diagonal-and-mirror"),
+    "bleu_by_length": ("attention_translator", "bleu-curves"),
+}
 _BEGIN, _END = "<!-- lessons: stamped by `build` -->", "<!-- end of lessons -->"
 
 

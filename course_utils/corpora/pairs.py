@@ -25,6 +25,12 @@ class Pair:
     sure: frozenset[Link] = frozenset()
     possible: frozenset[Link] = frozenset()
 
+    @classmethod
+    def from_text(cls, source: str, target: str, links: str = "") -> "Pair":
+        """A pair from tokens with spaces between them; `links` are sure ones, such as "0-0 1-2"."""
+        sure = _links(links)
+        return cls(tuple(source.split()), tuple(target.split()), sure, sure)
+
 
 @dataclass(frozen=True)
 class SkippedLine:

@@ -1,6 +1,6 @@
 """Attention maps: source words along the top, output words down the side."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from jaxtyping import Float
 from matplotlib.axes import Axes
@@ -8,54 +8,49 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from course_utils.corpora.pairs import Pair
 from course_utils.figures.style import COLOURS, new_figure
 
-Link = tuple[int, int]  # (source position, target position)
 _WRITTEN = 90  # maps with at most so many cells show their numbers
 
 
-def attention_map(
-    weights: Float[Tensor, "target source"],
-    source: Sequence[str],
-    target: Sequence[str],
-    links: Collection[Link] = (),
-) -> Figure:
-    """One map; `links`, where they are known, are drawn as frames around the cells that belong together."""
-    height = 1.1 + 0.34 * len(target)
-    figure, axes = new_figure(height)
-    draw_attention_map(axes, weights, source, target, links)
+def attention_map(weights: Float[Tensor, "target source"], pair: Pair) -> Figure:
+    """One map. The pair's sure links are drawn as red frames, links that are only possible as dashed ones."""
+    figure, axes = new_figure(1.1 + 0.34 * len(pair.target))
+    draw_attention_map(axes, weights, pair)
     return figure
 
 
-def attention_maps(maps: Sequence[tuple[str, Float[Tensor, "target source"], Sequence[str], Sequence[str]]]) -> Figure:
-    """Several maps side by side: (title, weights, source words, target words)."""
-    figure, panels = new_figure(3.4, columns=len(maps))
-    for axes, (title, weights, source, target) in zip(panels, maps, strict=True):
-        draw_attention_map(axes, weights, source, target)
+def attention_maps(maps: Sequence[tuple[str, Float[Tensor, "target source"], Pair]]) -> Figure:
+    """Several maps side by side: (title, weights, pair)."""
+    rows = max(len(pair.target) for _, _, pair in maps)
+    figure, panels = new_figure(1.5 + 0.3 * rows, columns=len(maps))
+    for axes, (title, weights, pair) in zip(panels, maps, strict=True):
+        draw_attention_map(axes, weights, pair)
         axes.set_title(title, fontsize=10)
     return figure
 
 
-def draw_attention_map(
-    axes: Axes,
-    weights: Float[Tensor, "target source"],
-    source: Sequence[str],
-    target: Sequence[str],
-    links: Collection[Link] = (),
-) -> None:
+def draw_attention_map(axes: Axes, weights: Float[Tensor, "target source"], pair: Pair) -> None:
     """Draw a map into given axes. Raises ValueError where the words do not fit the weights."""
-    if tuple(weights.shape) != (len(target), len(source)):
-        raise ValueError(f"weights must be (target, source) = {(len(target), len(source))}, got {tuple(weights.shape)}")
+    shape = (len(pair.target), len(pair.source))
+    if tuple(weights.shape) != shape:
+        raise ValueError(f"weights must be (target, source) = {shape}, got {tuple(weights.shape)}")
     axes.imshow(weights.detach().cpu(), cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    axes.set_xticks(range(len(source)), source, rotation=45 if max(map(len, source)) > 4 else 0, ha="left")
-    axes.set_yticks(range(len(target)), target)
+    long_words = max(map(len, pair.source)) > 4
+    turned = {"rotation": 45, "ha": "left", "rotation_mode": "anchor"} if long_words else {}
+    axes.set_xticks(range(len(pair.source)), pair.source, **turned)
+    axes.set_yticks(range(len(pair.target)), pair.target)
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
     axes.grid(False)
     if weights.numel() <= _WRITTEN:
         _write_weights(axes, weights)
-    for i, j in links:
-        axes.add_patch(Rectangle((i - 0.47, j - 0.47), 0.94, 0.94, fill=False, edgecolor=COLOURS["red"], linewidth=1.8))
+    for i, j in pair.possible:
+        line = "-" if (i, j) in pair.sure else ":"
+        frame = Rectangle((i - 0.46, j - 0.46), 0.92, 0.92, fill=False, edgecolor=COLOURS["red"], linestyle=line)
+        frame.set_linewidth(1.8)
+        axes.add_patch(frame)
 
 
 def _write_weights(axes: Axes, weights: Float[Tensor, "target source"]) -> None:

@@ -1,11 +1,14 @@
 """The pictures of lesson 02, besides the maps themselves (`attention_maps`)."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from course_utils.corpora.english_french import LENGTH_BINS
+from course_utils.figures.curves import draw_bleu_curves
 from course_utils.figures.diagrams import arrow, box, canvas
 from course_utils.figures.style import COLOURS, new_figure
 
@@ -56,4 +59,19 @@ def error_rates(rates: Mapping[str, float]) -> Figure:
     axes.bar_label(bars, fmt="%.2f", padding=4)
     axes.set(xlabel="alignment error rate (0: perfect, 1: all wrong)", xlim=(0, max(values) * 1.15))
     axes.grid(axis="y", visible=False)
+    return figure
+
+
+def translators(table: dict[str, Any]) -> Figure:
+    """BLEU by length from the stored table: a panel for each set of training sentences, a curve a model."""
+    sets = list(dict.fromkeys(row["trained_on"] for row in table["rows"]))
+    figure, panels = new_figure(3.8, columns=len(sets), sharey=True)
+    for axes, trained_on in zip(panels, sets, strict=True):
+        rows = [row for row in table["rows"] if row["trained_on"] == trained_on]
+        draw_bleu_curves(axes, {row["model"]: row["bleu"] for row in rows}, LENGTH_BINS)
+        axes.set_title(f"trained on {trained_on}", fontsize=10)
+        axes.tick_params(axis="x", labelsize=8.5)
+        axes.get_legend().remove()
+    panels[-1].set_ylabel("")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure

@@ -11,7 +11,6 @@ what stands there never changes a state, a loss or a translation.
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -20,7 +19,7 @@ from torch import Tensor, nn
 
 from course_utils.corpora.pairs import Link, Pair
 from course_utils.corpora.vocabulary import Vocabulary, pad_batch
-from course_utils.lessons.rnn_translator import Encoder, Trained, train_translator
+from course_utils.lessons.rnn_translator import Encoder, Trained
 
 
 def alignment_scores(
@@ -31,7 +30,7 @@ def alignment_scores(
     `query` is one state of the decoder, `states` are the encoder's states at every position. score_i is the sum of
     query * states_i over `hidden`. Any number of leading dimensions, also none; both inputs have the same ones.
     """
-    return (states @ query.unsqueeze(-1)).squeeze(-1)
+    return (query.unsqueeze(-2) * states).sum(dim=-1)
 
 
 def attention_weights(scores: Float[Tensor, "... time"], lengths: Int[Tensor, "..."]) -> Float[Tensor, "... time"]:
@@ -56,7 +55,7 @@ def context_vector(
     Any number of leading dimensions, also none. A position of weight 0 adds nothing, as long as its state is a
     finite number (the encoder's states are, at padding too).
     """
-    return (weights.unsqueeze(-2) @ states).squeeze(-2)
+    return (weights.unsqueeze(-1) * states).sum(dim=-2)
 
 
 def decoder_step(
@@ -113,7 +112,7 @@ def additive_scores(
 class AttentionDecoder(nn.Module):
     """Writes a sentence, and looks at all states of the encoder before each word. The order is the lecture's."""
 
-    def __init__(self, n_words: int, embedding_size: int, hidden_size: int, scale: float = 1.0) -> None:
+    def __init__(self, n_words: int, embedding_size: int, hidden_size: int, scale: float = 0.2) -> None:
         """`scale` is a factor for the dot products.
 
         A dot product of many numbers can be so large that softmax gives all weight to one position. Then changes of
@@ -163,8 +162,8 @@ class AttentionDecoder(nn.Module):
 class AdditiveDecoder(AttentionDecoder):
     """The same decoder with additive scores: slower, and about one twentieth more parameters."""
 
-    def __init__(self, n_words: int, embedding_size: int, hidden_size: int, scale: float = 1.0) -> None:
-        super().__init__(n_words, embedding_size, hidden_size, scale)
+    def __init__(self, n_words: int, embedding_size: int, hidden_size: int) -> None:
+        super().__init__(n_words, embedding_size, hidden_size)
         self.w_query = nn.Parameter(torch.randn(hidden_size, hidden_size // 2) / hidden_size**0.5)
         self.w_states = nn.Parameter(torch.randn(hidden_size, hidden_size // 2) / hidden_size**0.5)
         self.v = nn.Parameter(torch.randn(hidden_size // 2) / (hidden_size // 2) ** 0.5)
@@ -172,7 +171,7 @@ class AdditiveDecoder(AttentionDecoder):
     def score(
         self, query: Float[Tensor, "batch hidden"], states: Float[Tensor, "batch time hidden"]
     ) -> Float[Tensor, "batch time"]:
-        """See `additive_scores`; `scale` is not used."""
+        """See `additive_scores`: the tanh keeps the scores small, so they need no factor."""
         return additive_scores(query, states, self.w_query, self.w_states, self.v)
 
 
@@ -183,7 +182,7 @@ class LuongDecoder(AttentionDecoder):
     from one call of `nn.GRU`, and the weights of all steps from one matrix product.
     """
 
-    def __init__(self, n_words: int, embedding_size: int, hidden_size: int, scale: float = 1.0) -> None:
+    def __init__(self, n_words: int, embedding_size: int, hidden_size: int, scale: float = 0.2) -> None:
         super().__init__(n_words, embedding_size, hidden_size, scale)
         del self.cell
         self.rnn = nn.GRU(embedding_size, hidden_size, batch_first=True)
@@ -227,13 +226,12 @@ class AttentionTranslator(nn.Module):
         n_target: int,
         embedding_size: int = 76,
         hidden_size: int = 128,
-        decoder: Callable[[int, int, int, float], AttentionDecoder] = AttentionDecoder,
-        scale: float = 0.2,
+        decoder: Callable[[int, int, int], nn.Module] = AttentionDecoder,
     ) -> None:
-        """`hidden_size` is even: the two directions of the encoder share it. `decoder` is its class."""
+        """`hidden_size` is even: the two directions of the encoder share it. `decoder` makes the decoder."""
         super().__init__()
         self.encoder = Encoder(n_source, embedding_size, hidden_size // 2)
-        self.decoder = decoder(n_target, embedding_size, hidden_size, scale)
+        self.decoder = decoder(n_target, embedding_size, hidden_size)
 
     def start(self, source: Int[Tensor, "batch source_time"], lengths: Int[Tensor, " batch"]) -> State:
         """What `step` needs first: the encoder's states, their number, and the state before the first word."""
@@ -302,6 +300,11 @@ def diagonal_links(pair: Pair) -> set[Link]:
     """Links each target word to the source word at the same place: as if both languages had the same order."""
     n, m = len(pair.source), len(pair.target)
     return {(((2 * j + 1) * n) // (2 * m), j) for j in range(m)}
+
+
+def crossing_links(pair: Pair) -> set[Link]:
+    """The sure links that cross another sure link: words that stand in another order in the other language."""
+    return {(i, j) for i, j in pair.sure if any((i - other_i) * (j - other_j) < 0 for other_i, other_j in pair.sure)}
 
 
 def best_single_links(pair: Pair) -> set[Link]:
@@ -383,12 +386,3 @@ def reversal_pairs(
         links = frozenset((len(source) - 1 - j, j) for j in range(len(source)))
         pairs.append(Pair(source, source[::-1], links, links))
     return pairs
-
-
-def train_reversal(
-    decoder: Callable[[int, int, int, float], AttentionDecoder] = LuongDecoder, seed: int = 0
-) -> Trained:
-    """A small translator that turns rows of letters round. Small states need no factor for the scores."""
-    make_model = partial(AttentionTranslator, embedding_size=16, hidden_size=32, decoder=decoder, scale=1.0)
-    pairs = reversal_pairs(10_000, seed=seed)
-    return train_translator(make_model, pairs, steps=1000, batch_size=64, learning_rate=1e-2, warmup=0.3, seed=seed)
