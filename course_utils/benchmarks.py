@@ -69,6 +69,26 @@ def translator() -> list[dict[str, Any]]:
     return rows
 
 
+def reversal() -> list[dict[str, Any]]:
+    """Lesson 02: how often the largest weight is on the right letter when rows are turned round; five seeds."""
+    from course_utils.lessons import attention_translator as lesson
+    from course_utils.lessons.rnn_translator import translate
+    from course_utils.metrics import exact_match
+
+    test = lesson.reversal_pairs(200, shortest=10, longest=10, seed=1)
+    rows = []
+    for asks, decoder in (("old state", lesson.AttentionDecoder), ("new state", lesson.LuongDecoder)):
+        for seed in range(5):
+            trained = lesson.train_reversal(decoder, seed)
+            found = [lesson.links_from_map(weights) for weights in lesson.attention_maps(trained, test)]
+            wrong = lesson.corpus_alignment_error_rate(found, test)
+            written = translate(trained.model, [pair.source for pair in test], trained.english, trained.french)
+            exact = exact_match(written, [pair.target for pair in test])
+            rows.append({"asks": asks, "seed": seed, "exact": round(exact, 3), "looks_right": round(1 - wrong, 3)})
+            print(rows[-1], flush=True)
+    return rows
+
+
 def _translator_row(run: Callable[[], Any], test: list[Any]) -> tuple[Any, dict[str, Any]]:
     """Call `run`, which trains a translator: the translator, and its CPU seconds, last losses and BLEU by length."""
     from course_utils import metrics
@@ -85,7 +105,11 @@ def _translator_row(run: Callable[[], Any], test: list[Any]) -> tuple[Any, dict[
     return trained, {"cpu_seconds": seconds, "loss": loss, "bleu": [round(b, 1) for b in bleu]}
 
 
-BENCHMARKS: dict[str, Callable[[], list[dict[str, Any]]]] = {"bottleneck": bottleneck, "translator": translator}
+BENCHMARKS: dict[str, Callable[[], list[dict[str, Any]]]] = {
+    "bottleneck": bottleneck,
+    "reversal": reversal,
+    "translator": translator,
+}
 
 
 def main(names: list[str]) -> int:
