@@ -81,7 +81,7 @@ def problems(lesson: syllabus.LessonInfo) -> list[str]:
 
 
 def digest(notebook: NotebookNode, lesson: syllabus.LessonInfo) -> str:
-    """A short hash of what made the pictures, which no test compares: cells, reference answers, the figure modules they name."""
+    """A short hash of what made the pictures, which no test compares: cells, answers, and the figures they name."""
     sources = [cell.source for cell in assemble.code_cells(_solved(notebook, lesson))]
     always = [_FIGURES / f"{name}.py" for name in ("style", "diagrams", "curves", lesson.name)]
     words = set(re.findall(r"\w+", "\n".join(sources)))

@@ -110,15 +110,18 @@ def additive_scores(
     return torch.tanh((query @ w_query).unsqueeze(-2) + states @ w_states) @ v
 
 
+State = tuple[
+    Float[Tensor, "batch source hidden"],  # the encoder's states
+    Int[Tensor, " batch"],  # how many of them are valid
+    Float[Tensor, "batch hidden"],  # the decoder's state
+]
+
+
 class AttentionDecoder(nn.Module):
     """Writes a sentence, and looks at all states of the encoder before each word. The order is the lecture's."""
 
     def __init__(self, n_words: int, embedding_size: int, hidden_size: int, scale: float = 0.2) -> None:
-        """`scale` is a factor for the dot products.
-
-        A dot product of many numbers can be so large that softmax gives all weight to one position. Then changes of
-        the score no longer change the weights, and attention stops learning. Lesson 03 shows how to choose the factor.
-        """
+        """`scale` is a factor for the dot products: large ones make a softmax that no longer learns (lesson 03)."""
         super().__init__()
         self.scale = scale
         self.embedding = nn.Embedding(n_words, embedding_size)
@@ -137,27 +140,20 @@ class AttentionDecoder(nn.Module):
         return self.scale * alignment_scores(query, states)
 
     def forward(
-        self,
-        tokens: Int[Tensor, "batch time"],
-        states: Float[Tensor, "batch source_time hidden"],
-        lengths: Int[Tensor, " batch"],
-        hidden: Float[Tensor, "batch hidden"],
-    ) -> tuple[
-        Float[Tensor, "batch time vocabulary"],
-        Float[Tensor, "batch hidden"],
-        Float[Tensor, "batch time source_time"],
-    ]:
+        self, tokens: Int[Tensor, "batch time"], state: State
+    ) -> tuple[Float[Tensor, "batch time vocabulary"], State, Float[Tensor, "batch time source"]]:
         """Reads `tokens` one after the other: logits of the word after each, the last state, the weights.
 
         weights[:, t] belong to the step that has read token t: they are those of the word that it *writes*.
         """
+        states, lengths, hidden = state
         features, weights = [], []
         for previous in self.embedding(tokens).unbind(dim=1):
             # The logits are needed only after the loop, where one product makes those of all steps.
             z, hidden, w = decoder_step(previous, hidden, states, lengths, self.score, self.cell, lambda z: z)
             features.append(z)
             weights.append(w)
-        return self.output(torch.stack(features, dim=1)), hidden, torch.stack(weights, dim=1)
+        return self.output(torch.stack(features, dim=1)), (states, lengths, hidden), torch.stack(weights, dim=1)
 
 
 class AdditiveDecoder(AttentionDecoder):
@@ -189,37 +185,19 @@ class LuongDecoder(AttentionDecoder):
         self.rnn = nn.GRU(embedding_size, hidden_size, batch_first=True)
 
     def forward(
-        self,
-        tokens: Int[Tensor, "batch time"],
-        states: Float[Tensor, "batch source_time hidden"],
-        lengths: Int[Tensor, " batch"],
-        hidden: Float[Tensor, "batch hidden"],
-    ) -> tuple[
-        Float[Tensor, "batch time vocabulary"],
-        Float[Tensor, "batch hidden"],
-        Float[Tensor, "batch time source_time"],
-    ]:
+        self, tokens: Int[Tensor, "batch time"], state: State
+    ) -> tuple[Float[Tensor, "batch time vocabulary"], State, Float[Tensor, "batch time source"]]:
         """As in `AttentionDecoder`."""
+        states, lengths, hidden = state
         queries, last = self.rnn(self.embedding(tokens), hidden.unsqueeze(0))
         scores = self.scale * queries @ states.transpose(1, 2)
         weights = attention_weights(scores, lengths.unsqueeze(1).expand(-1, tokens.shape[1]))
         logits = self.output(torch.cat([queries, weights @ states], dim=-1))
-        return logits, last.squeeze(0), weights
-
-
-State = tuple[
-    Float[Tensor, "batch source_time hidden"],  # the encoder's states
-    Int[Tensor, " batch"],  # how many of them are valid
-    Float[Tensor, "batch hidden"],  # the decoder's state
-]
+        return logits, (states, lengths, last.squeeze(0)), weights
 
 
 class AttentionTranslator(nn.Module):
-    """Encoder, attention, decoder: the decoder takes a new weighted sum of all encoder states for each word.
-
-    Lesson 01's layer that makes the one context is not needed. Its parameters go into larger embeddings (76 numbers
-    in place of 64), so that both models have equally many, within 1 %.
-    """
+    """Encoder, attention, decoder. Embeddings of 76 numbers give it as many parameters as lesson 01's, within 1 %."""
 
     def __init__(
         self,
@@ -234,38 +212,27 @@ class AttentionTranslator(nn.Module):
         self.encoder = Encoder(n_source, embedding_size, hidden_size // 2)
         self.decoder = decoder(n_target, embedding_size, hidden_size)
 
-    def start(self, source: Int[Tensor, "batch source_time"], lengths: Int[Tensor, " batch"]) -> State:
+    def start(self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"]) -> State:
         """What `step` needs first: the encoder's states, their number, and the state before the first word."""
         states, last = self.encoder(source, lengths)
         return states, lengths, self.decoder.start(last)
 
     def forward(
-        self,
-        source: Int[Tensor, "batch source_time"],
-        source_lengths: Int[Tensor, " batch"],
-        target_in: Int[Tensor, "batch target_time"],
-    ) -> Float[Tensor, "batch target_time vocabulary"]:
-        """Logits of the word after each word of `target_in`, which are the right ones: "teacher forcing"."""
-        return self.decoder(target_in, *self.start(source, source_lengths))[0]
+        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"], target: Int[Tensor, "batch target"]
+    ) -> Float[Tensor, "batch target vocabulary"]:
+        """Logits of the word after each word of `target`: the start token and the right words ("teacher forcing")."""
+        return self.decoder(target, self.start(source, lengths))[0]
 
     def attention_map(
-        self,
-        source: Int[Tensor, "batch source_time"],
-        source_lengths: Int[Tensor, " batch"],
-        target_in: Int[Tensor, "batch target_time"],
-    ) -> Float[Tensor, "batch target_time source_time"]:
-        """The weights of every step when the decoder reads `target_in` (the start token, then the words).
-
-        Row t is the step that has read target_in[:, t] and *writes* the word after it. So row j belongs to word j
-        of the target, counted from 0 without the start token.
-        """
-        return self.decoder(target_in, *self.start(source, source_lengths))[2]
+        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, " batch"], target: Int[Tensor, "batch target"]
+    ) -> Float[Tensor, "batch target source"]:
+        """The weights of every step. Step t reads target[:, t] and *writes* the next word: row t is that word's."""
+        return self.decoder(target, self.start(source, lengths))[2]
 
     def step(self, tokens: Int[Tensor, " batch"], state: State) -> tuple[Float[Tensor, "batch vocabulary"], State]:
         """One word for `greedy_decode`: the encoder's states stay the same, the decoder's state moves on."""
-        states, lengths, hidden = state
-        logits, hidden, _ = self.decoder(tokens.unsqueeze(1), states, lengths, hidden)
-        return logits.squeeze(1), (states, lengths, hidden)
+        logits, state, _ = self.decoder(tokens.unsqueeze(1), state)
+        return logits.squeeze(1), state
 
 
 # ------------------------------------------------------------------ alignments
@@ -274,7 +241,7 @@ class AttentionTranslator(nn.Module):
 @torch.no_grad()
 def attention_maps(
     trained: Trained, pairs: Sequence[Pair], *, batch_size: int = 100
-) -> list[Float[Tensor, "target_time source_time"]]:
+) -> list[Float[Tensor, "target source"]]:
     """The attention of a trained translator on each pair, when it has to write exactly `pair.target`.
 
     One row a target word, one column a source word: row j is the step that writes word j.
@@ -292,7 +259,7 @@ def attention_maps(
     return maps
 
 
-def links_from_map(weights: Float[Tensor, "target_time source_time"]) -> set[Link]:
+def links_from_map(weights: Float[Tensor, "target source"]) -> set[Link]:
     """Links each target word to the source word with the largest weight: (source position, target position)."""
     return {(i, j) for j, i in enumerate(weights.argmax(dim=-1).tolist())}
 
