@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from course_utils.benchmarks import measured
 from course_utils.corpora.pairs import Pair
 from course_utils.corpora.vocabulary import Vocabulary, pad_batch
 from course_utils.lessons.attention_translator import (
@@ -277,6 +278,12 @@ def test_one_iteration_of_ibm_model_1_by_hand() -> None:
 # ------------------------------------------------------------------ the model
 
 LENGTHS = [1, 7, 3, 7, 2, 5]
+MODELS = [
+    "one vector (lesson 01)",
+    "attention: dot product, old state",
+    "attention: additive, old state",
+    "attention: dot product, new state",
+]
 DECODERS = [AttentionDecoder, AdditiveDecoder, LuongDecoder]
 
 
@@ -442,3 +449,32 @@ def test_translations_do_not_depend_on_the_company(decoder: type[AttentionDecode
     assert together == [translate(model, [text], vocabulary, vocabulary, max_length=12)[0] for text in texts]
     assert together == translate(model, texts, vocabulary, vocabulary, max_length=12, batch_size=7)
     assert len(set(together)) > 10, "a model that always says the same would prove nothing"
+
+
+# ------------------------------------------------------------------ the stored tables
+
+
+def test_the_stored_table_shows_what_the_lesson_reads_from_it() -> None:
+    rows = {(row["trained_on"], row["model"]): row for row in measured("translator")["rows"]}
+    one_vector, dot, additive, luong = (rows["all lengths", name] for name in MODELS)
+    for row in (dot, additive, luong):
+        assert min(row["bleu"]) > one_vector["bleu"][0]
+    means = [sum(row["bleu"]) / 5 for row in (dot, additive, luong)]
+    assert max(means) - min(means) < 1.5, "about equally well"
+    assert additive["cpu_seconds"] > max(dot["cpu_seconds"], luong["cpu_seconds"])
+    assert luong["aer"] < dot["aer"] < additive["aer"] and luong["cpu_seconds"] < dot["cpu_seconds"]
+    assert luong["parameters"] < dot["parameters"] < additive["parameters"]
+    for name in MODELS[1:]:
+        all_lengths, short = rows["all lengths", name]["bleu"], rows["at most 20 words", name]["bleu"]
+        drops = [a - b for a, b in zip(all_lengths, short, strict=True)]
+        assert max(drops[:2]) < 1.5 and drops[2] < 5, "as good as before, then a few points"
+        assert 15 < drops[3] < drops[4] and short[4] < 50
+
+
+def test_where_each_order_looks() -> None:
+    rows = measured("reversal")["rows"]
+    new, old = ([row for row in rows if row["asks"] == asks] for asks in ("new state", "old state"))
+    assert len(new) == len(old) == 5
+    assert min(row["looks_right"] for row in new) > 0.95, "clean in all five"
+    assert sorted(row["looks_right"] > 0.9 for row in old) == [False, True, True, True, True]
+    assert min(row["exact"] for row in old) > max(row["exact"] for row in new), "the old state makes fewer errors"

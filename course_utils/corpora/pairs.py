@@ -26,10 +26,10 @@ class Pair:
     possible: frozenset[Link] = frozenset()
 
     @classmethod
-    def from_text(cls, source: str, target: str, links: str = "") -> "Pair":
-        """A pair from tokens with spaces between them; `links` are sure ones, such as "0-0 1-2"."""
-        sure = _links(links)
-        return cls(tuple(source.split()), tuple(target.split()), sure, sure)
+    def from_text(cls, source: str, target: str, sure: str = "", possible: str = "") -> "Pair":
+        """A pair from tokens with spaces between them, and links such as "0-0 1-2"; sure ones are possible too."""
+        links = _links(sure)
+        return cls(tuple(source.split()), tuple(target.split()), links, links | _links(possible))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ ex = Exercise(
     seconds=5,
     minutes=10,
     hints=(
-        "A dot product multiplies number by number and adds. Which dimension of `query` and of `states` is added up?",
+        "A dot product multiplies number by number and adds. Which dimension of `query` and of `states` is added up? "
+        "(`states @ query` works for one sentence, but not for a batch.)",
         "`query` needs a dimension for time before it can meet `states`: `query.unsqueeze(-2)` is (..., 1, hidden).",
         "`(query.unsqueeze(-2) * states).sum(dim=-1)`, or a matrix product: `states @ query.unsqueeze(-1)`.",
     ),
@@ -106,7 +107,8 @@ ex = Exercise(
     minutes=10,
     hints=(
         "Two steps: which positions are padding (position >= length)? Then a softmax in which they count nothing.",
-        "exp(-inf) is exactly 0. `scores.masked_fill(padding, -torch.inf)` before the softmax.",
+        "`lengths.unsqueeze(-1)` is (..., 1), so it can be compared with the positions 0, 1, 2, ... of every sentence. "
+        "Then `scores.masked_fill(padding, -torch.inf)`, before the softmax.",
         "`padding = torch.arange(scores.shape[-1], device=scores.device) >= lengths.unsqueeze(-1)`, then the softmax "
         "over the last dimension.",
     ),
@@ -161,6 +163,19 @@ def _(answer, rng):
     expect(answer(scores, lengths), attention_weights(scores, lengths), "scores in float16")
 
 
+@ex.check("exactly no gradient to the padding")
+def _(answer, rng):
+    scores, lengths = _scores(rng, 5)
+    gradients = []
+    for function in (answer, attention_weights):
+        leaf = scores.clone().requires_grad_()
+        weights = function(leaf, lengths)
+        expect(weights.detach(), attention_weights(scores, lengths), "the weights themselves")
+        (gradient,) = torch.autograd.grad(weights.square().sum(), leaf, allow_unused=True)
+        gradients.append(torch.zeros_like(leaf) if gradient is None else gradient)
+    expect(gradients[0], gradients[1], "gradient of the scores")
+
+
 @ex.mistake("softmax over the wrong axis", hint="`dim=0` goes over the batch. The weights of *one* sentence sum to 1.")
 def _(scores, lengths):
     padding = torch.arange(scores.shape[-1]) >= lengths.unsqueeze(-1)
@@ -194,6 +209,15 @@ def _(scores, lengths):
 def _(scores, lengths):
     padding = torch.arange(scores.shape[-1]) >= lengths.unsqueeze(-1)
     return torch.softmax(scores.masked_fill(padding, -1e9), dim=-1)
+
+
+@ex.mistake(
+    "the mask times -inf, added",
+    hint="0 times infinity is NaN, so the valid scores are lost too. `masked_fill` replaces only the padding.",
+)
+def _(scores, lengths):
+    padding = torch.arange(scores.shape[-1]) >= lengths.unsqueeze(-1)
+    return torch.softmax(scores + padding * -torch.inf, dim=-1)
 
 
 @ex.mistake("the mask upside down", hint="The words are hidden and the padding is kept. Position >= length is padding.")

@@ -15,7 +15,7 @@ _WRITTEN = 90  # maps with at most so many cells show their numbers
 
 
 def attention_map(weights: Float[Tensor, "target source"], pair: Pair) -> Figure:
-    """One map. The pair's sure links are drawn as red frames, links that are only possible as dashed ones."""
+    """One map. The pair's sure links are drawn as red frames, links that are only possible as dotted ones."""
     figure, axes = new_figure(1.1 + 0.34 * len(pair.target))
     draw_attention_map(axes, weights, pair)
     return figure
@@ -42,6 +42,9 @@ def draw_attention_map(axes: Axes, weights: Float[Tensor, "target source"], pair
     axes.set_xticks(range(len(pair.source)), pair.source, **turned)
     axes.set_yticks(range(len(pair.target)), pair.target)
     axes.xaxis.tick_top()
+    axes.xaxis.set_label_position("top")
+    axes.set_xlabel("read →", loc="left", fontsize=8.5, color=COLOURS["grey"])
+    axes.set_ylabel("← written", loc="top", fontsize=8.5, color=COLOURS["grey"])
     axes.tick_params(length=0)
     axes.grid(False)
     if weights.numel() <= _WRITTEN:

@@ -24,26 +24,29 @@ def decoding_step(
     context: Float[Tensor, " hidden"],
 ) -> Figure:
     """One step of attention, drawn with the numbers that were computed: state, score, weight, context."""
-    figure, axes = new_figure(0.72 * len(words) + 1.4)
     rows = len(words)
-    canvas(axes, 11.2, 1.25 * rows + 2.2)
+    figure, axes = new_figure(0.7 * rows + 1.3)
+    canvas(axes, 13.4, 1.25 * rows + 2.2)
     top = 1.25 * rows + 1.5
-    for x, text in ((2.6, "state $h_i$"), (5.3, "score $e_i$"), (7.6, "weight $a_i$"), (10.1, "context $c$")):
+    for x, text in ((2.5, "state $h_i$"), (5.6, "score $e_i$"), (7.7, "weight $a_i$"), (12.2, "context $c_t$")):
         axes.text(x, top + 0.35, text, ha="center", va="center", fontsize=9.5)
     middle = top - 0.6 - 1.25 * (rows - 1) / 2
     for i, word in enumerate(words):
         y = top - 0.6 - 1.25 * i
-        axes.text(1.35, y, word, ha="right", va="center")
-        box(axes, 2.6, y, 2.1, 0.85, _numbers(states[i]), KEY)
-        arrow(axes, (3.7, y), (4.6, y), KEY)
-        box(axes, 5.3, y, 1.3, 0.85, f"{scores[i]:.2f}", COLOURS["grey"])
-        arrow(axes, (6.0, y), (6.9, y))
-        box(axes, 7.6, y, 1.3, 0.85, f"{weights[i]:.2f}", COLOURS["grey"])
-        arrow(axes, (8.3, y), (9.0, middle + 0.12 * (rows - 1 - 2 * i)), OUTPUT, alpha=0.25 + 0.75 * float(weights[i]))
-    box(axes, 10.1, middle, 2.1, 0.95, _numbers(context), OUTPUT)
-    box(axes, 5.3, 0.5, 2.1, 0.85, _numbers(query), QUERY)
-    axes.text(4.1, 0.5, "the decoder's state $s_{t-1}$ asks", ha="right", va="center", fontsize=9.5)
-    arrow(axes, (5.3, 0.95), (5.3, top - 1.1 - 1.25 * (rows - 1)), QUERY)
+        axes.text(1.25, y, word, ha="right", va="center")
+        box(axes, 2.5, y, 2.1, 0.85, _numbers(states[i]), KEY)
+        arrow(axes, (3.6, y + 0.15), (4.95, y + 0.15), KEY)
+        arrow(axes, (4.3, y - 0.2), (4.95, y - 0.2), QUERY)
+        box(axes, 5.6, y, 1.3, 0.85, f"{scores[i]:.2f}", COLOURS["grey"])
+        arrow(axes, (6.3, y), (7.0, y))
+        box(axes, 7.7, y, 1.3, 0.85, f"{weights[i]:.2f}", COLOURS["grey"])
+        label = y + 0.3 if i <= (rows - 1) / 2 else y - 0.3  # not where the arrow goes
+        axes.text(9.65, label, f"{weights[i]:.2f} · {_numbers(states[i])}", ha="center", va="center", fontsize=8)
+        arrow(axes, (8.4, y), (11.1, middle + 0.12 * (rows - 1 - 2 * i)), OUTPUT, alpha=0.25 + 0.75 * float(weights[i]))
+    box(axes, 12.2, middle, 2.1, 0.95, _numbers(context), OUTPUT)
+    box(axes, 4.3, 0.5, 1.7, 0.85, _numbers(query), QUERY)
+    axes.plot([4.3, 4.3], [0.95, top - 0.8], color=QUERY, linewidth=1.2, zorder=0)
+    axes.text(3.3, 0.5, "the decoder's state $s_{t-1}$ asks", ha="right", va="center", fontsize=9.5)
     return figure
 
 

@@ -35,7 +35,7 @@ def alignment_scores(
 
 
 def attention_weights(scores: Float[Tensor, "... time"], lengths: Int[Tensor, "..."]) -> Float[Tensor, "... time"]:
-    """Softmax of the scores over the valid positions: the first `lengths` ones of each sentence (1 to time).
+    """Softmax of the scores over the valid positions: the first `lengths` ones of each sentence, at least one.
 
     Weights of valid positions sum to 1. Weights of padded positions (position >= length) are exactly 0, whatever
     their score is (also NaN or infinity), and exactly no gradient goes to such a score. The dtype stays that of the
@@ -51,7 +51,7 @@ def attention_weights(scores: Float[Tensor, "... time"], lengths: Int[Tensor, ".
 def context_vector(
     weights: Float[Tensor, "... time"], states: Float[Tensor, "... time hidden"]
 ) -> Float[Tensor, "... hidden"]:
-    """The mean of the encoder's states under the weights: the sum over all positions i of weights_i * states_i.
+    """The weighted sum of the encoder's states: the sum over all positions i of weights_i * states_i.
 
     Any number of leading dimensions, also none. A position of weight 0 adds nothing, as long as its state is a
     finite number (the encoder's states are, at padding too).
@@ -73,7 +73,7 @@ def decoder_step(
     `previous` is the embedded word before (y_{t-1}), `state` the decoder's state before (s_{t-1}), `states` are the
     encoder's states (h_1 ... h_T), of which the first `lengths` of each sentence are valid. The four lines:
 
-    - attention asks with the old state: the weights come from `score(state, states)`, such as `alignment_scores`;
+    - attention asks with the old state: weights from `score(state, states)`, such as `alignment_scores`, and `lengths`;
     - the context c_t is the weighted sum of `states`;
     - the new state s_t is `cell(x, state)`, where x is [previous, context] side by side (`nn.GRUCell` is such a cell);
     - the logits are `output(z)`, where z is [new state, context] side by side (`nn.Linear` is such an output).
@@ -118,7 +118,7 @@ State = tuple[
 
 
 class AttentionDecoder(nn.Module):
-    """Writes a sentence, and looks at all states of the encoder before each word. The order is the lecture's."""
+    """Writes a sentence, and looks at all states of the encoder before each word. The order is Bahdanau's."""
 
     def __init__(self, n_words: int, embedding_size: int, hidden_size: int, scale: float = 0.2) -> None:
         """`scale` is a factor for the dot products: large ones make a softmax that no longer learns (lesson 03)."""
