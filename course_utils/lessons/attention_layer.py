@@ -7,9 +7,15 @@ Vectors are rows, so a projection is `data @ w`. All functions take any number o
 keep dtype and device of their inputs. Leading dimensions must be equal; nothing is broadcast.
 """
 
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
 import torch
-from jaxtyping import Float
-from torch import Tensor
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from course_utils.training import train
 
 
 def similarity_scores(
@@ -17,7 +23,7 @@ def similarity_scores(
 ) -> Float[Tensor, "... queries keys"]:
     """The dot product of every query with every key: row i, column j holds queries_i · keys_j.
 
-    No scale. Any number of leading dimensions, also none; both inputs have the same ones.
+    No scale. Any number of leading dimensions, also none; both inputs have the same ones, and the dtype stays.
     Raises ValueError when queries and keys do not fit.
     """
     if queries.shape[:-2] != keys.shape[:-2] or queries.shape[-1] != keys.shape[-1]:
@@ -36,7 +42,8 @@ def scaled_dot_product_attention(
     """softmax(Q Kᵀ / √d_k) V (Vaswani et al. 2017): returns the outputs and the weights.
 
     The weights of one query are the softmax, over the keys, of its dot products divided by √d_k. Its output is the
-    sum of all values, each times its weight. Any number of leading dimensions, also none; all inputs have the same.
+    sum of all values, each times its weight. Right for scores of many thousands too, in every float dtype, which
+    stays that of the inputs. Any number of leading dimensions, also none; all inputs have the same ones.
     Raises ValueError when the shapes do not fit.
     """
     if values.shape[:-1] != keys.shape[:-1]:
@@ -82,3 +89,121 @@ def score_variance(
     if queries.shape != keys.shape:
         raise ValueError(f"queries {tuple(queries.shape)} and keys {tuple(keys.shape)} must have the same shape")
     return (queries * keys).sum(dim=-1).var(dim=-1)
+
+
+# ------------------------------------------------------------------ how sharp a softmax is
+
+
+def entropy(weights: Float[Tensor, "... n"]) -> Float[Tensor, "..."]:
+    """How spread out weights are, in nats: log n where all n are equal, 0 where one weight is 1.
+
+    `weights` are 0 or more and sum to 1 along the last dimension.
+    """
+    return -torch.xlogy(weights, weights).sum(dim=-1)
+
+
+def softmax_gradient(weights: Float[Tensor, "... n"]) -> Float[Tensor, "... n n"]:
+    """How the weights of a softmax move with its scores: row i, column j is d weight_i / d score_j.
+
+    It is w_i (1 - w_i) on the diagonal and -w_i w_j elsewhere, so it needs the weights only.
+    """
+    return torch.diag_embed(weights) - weights.unsqueeze(-1) * weights.unsqueeze(-2)
+
+
+# ------------------------------------------------------------------ a task: cards with a name and a colour
+
+NAMES, COLOURS = 256, 32
+STEPS, LEARNING_RATE, WARMUP = 400, 1.5e-2, 0.1
+
+
+class Cards(NamedTuple):
+    """Cards on a table, and questions about them. Every card of a table has another name; colours repeat."""
+
+    names: Int[Tensor, "batch cards"]
+    colours: Int[Tensor, "batch cards"]
+    questions: Int[Tensor, "batch questions"]  # the name of one of the cards
+    answers: Int[Tensor, "batch questions"]  # the colour of that card
+
+
+def draw_cards(
+    generator: torch.Generator,
+    *,
+    batch: int = 16,
+    cards: int = 60,
+    questions: int = 48,
+    device: torch.device | str = "cpu",
+) -> Cards:
+    """New cards for `batch` tables, with names and colours at random, and questions to each table."""
+    names = torch.rand(batch, NAMES, generator=generator).argsort(dim=1)[:, :cards]
+    colours = torch.randint(COLOURS, (batch, cards), generator=generator)
+    asked = torch.randint(cards, (batch, questions), generator=generator)
+    return Cards(*(x.to(device) for x in (names, colours, names.gather(1, asked), colours.gather(1, asked))))
+
+
+class CardReader(nn.Module):
+    """Answers questions about cards with one attention layer and nothing else that could look at a card."""
+
+    def __init__(
+        self, d_k: int, d_v: int, *, tied: bool = False, factor: float = 1.0, d_query: int = 32, d_data: int = 64
+    ) -> None:
+        """`tied`: the keys are the values too, so d_v must be d_k. `factor` multiplies all scores."""
+        super().__init__()
+        if tied and d_v != d_k:
+            raise ValueError(f"tied keys and values have one width, got d_k {d_k} and d_v {d_v}")
+        self.factor = factor
+        self.asked = nn.Embedding(NAMES, d_query)
+        self.name, self.colour = nn.Embedding(NAMES, d_data), nn.Embedding(COLOURS, d_data)
+        self.w_q = nn.Parameter(torch.randn(d_query, d_k) / d_query**0.5)
+        self.w_k = nn.Parameter(torch.randn(d_data, d_k) / d_data**0.5)
+        self.w_v = self.w_k if tied else nn.Parameter(torch.randn(d_data, d_v) / d_data**0.5)
+        self.norm, self.output = nn.LayerNorm(d_v), nn.Linear(d_v, COLOURS)
+
+    def forward(
+        self,
+        names: Int[Tensor, "batch cards"],
+        colours: Int[Tensor, "batch cards"],
+        questions: Int[Tensor, "batch questions"],
+    ) -> tuple[Float[Tensor, "batch questions colours"], Float[Tensor, "batch questions cards"]]:
+        """The logits of the colours for each question, and the attention weights."""
+        data = (self.name(names) + self.colour(colours)) / 2**0.5  # variance 1 again
+        queries = self.factor * self.asked(questions)
+        outputs, weights = cross_attention(queries, data, self.w_q, self.w_k, self.w_v)
+        return self.output(self.norm(outputs)), weights
+
+
+def card_loss(model: nn.Module, batch: Cards) -> Float[Tensor, ""]:
+    """Cross-entropy of the answers, in nats a question."""
+    logits, _ = model(batch.names, batch.colours, batch.questions)
+    return F.cross_entropy(logits.flatten(0, 1), batch.answers.flatten())
+
+
+@torch.no_grad()
+def share_right(model: nn.Module, batch: Cards) -> float:
+    """The share of the questions that the model answers with the right colour."""
+    logits, _ = model(batch.names, batch.colours, batch.questions)
+    return (logits.argmax(dim=-1) == batch.answers).float().mean().item()
+
+
+class Trained(NamedTuple):
+    """A reader after its training, the loss of each step, and the share of right answers on new cards."""
+
+    model: CardReader
+    losses: list[float]
+    share_right: float
+
+
+def train_reader(
+    make_model: Callable[[], CardReader], *, steps: int = STEPS, seed: int = 0, device: torch.device | str = "cpu"
+) -> Trained:
+    """Trains a new reader on `steps` batches of new cards and tests it on 64 more tables, the same for every reader."""
+    torch.manual_seed(seed)
+    model = make_model().to(device)
+    losses = train(model, _batches(seed, device), card_loss, steps=steps, learning_rate=LEARNING_RATE, warmup=WARMUP)
+    test = draw_cards(torch.Generator().manual_seed(10**6), batch=64, device=device)
+    return Trained(model, losses, share_right(model, test))
+
+
+def _batches(seed: int, device: torch.device | str) -> Iterator[Cards]:
+    generator = torch.Generator().manual_seed(seed)
+    while True:
+        yield draw_cards(generator, device=device)
