@@ -26,10 +26,11 @@ def similarity_scores(
     No scale. Any number of leading dimensions, also none; both inputs have the same ones, and the dtype stays.
     Raises ValueError when queries and keys do not fit.
     """
-    if queries.shape[:-2] != keys.shape[:-2] or queries.shape[-1] != keys.shape[-1]:
+    leading, d_k = queries.shape[:-2], queries.shape[-1]
+    if not 2 <= queries.dim() == keys.dim() or (keys.shape[:-2], keys.shape[-1]) != (leading, d_k):
         raise ValueError(
-            f"queries have shape {tuple(queries.shape)} and keys {tuple(keys.shape)}: "
-            "all dimensions but the last but one must be equal"
+            f"queries have shape {tuple(queries.shape)} and keys {tuple(keys.shape)}, but they must be "
+            "(..., queries, d_k) and (..., keys, d_k): the same leading dimensions and the same d_k"
         )
     return queries @ keys.transpose(-2, -1)
 
@@ -42,17 +43,18 @@ def scaled_dot_product_attention(
     """softmax(Q Kᵀ / √d_k) V (Vaswani et al. 2017): returns the outputs and the weights.
 
     The weights of one query are the softmax, over the keys, of its dot products divided by √d_k. Its output is the
-    sum of all values, each times its weight. Right for scores of many thousands too, in every float dtype, which
-    stays that of the inputs. Any number of leading dimensions, also none; all inputs have the same ones.
+    sum of all values, each times its weight. Right for scores of many thousands too. The dtype stays that of the
+    inputs. Any number of leading dimensions, also none; all inputs have the same ones.
     Raises ValueError when the shapes do not fit.
     """
     if values.shape[:-1] != keys.shape[:-1]:
         raise ValueError(
-            f"keys have shape {tuple(keys.shape)} and values {tuple(values.shape)}: "
-            "all dimensions but the last must be equal"
+            f"keys have shape {tuple(keys.shape)} and values {tuple(values.shape)}, but they must be "
+            "(..., keys, d_k) and (..., keys, d_v): the same leading dimensions and one value per key"
         )
-    # The queries are divided before the product: so the scores stay small enough for float16.
-    weights = torch.softmax(similarity_scores(queries / queries.shape[-1] ** 0.5, keys), dim=-1)
+    # Divided before the product, not after it: so no score is too large for float16 on the way.
+    scores = similarity_scores(queries / queries.shape[-1] ** 0.5, keys)
+    weights = torch.softmax(scores, dim=-1)
     return weights @ values, weights
 
 
@@ -171,14 +173,14 @@ class CardReader(nn.Module):
         return self.output(self.norm(outputs)), weights
 
 
-def card_loss(model: nn.Module, batch: Cards) -> Float[Tensor, ""]:
+def card_loss(model: Callable, batch: Cards) -> Float[Tensor, ""]:
     """Cross-entropy of the answers, in nats a question."""
     logits, _ = model(batch.names, batch.colours, batch.questions)
     return F.cross_entropy(logits.flatten(0, 1), batch.answers.flatten())
 
 
 @torch.no_grad()
-def share_right(model: nn.Module, batch: Cards) -> float:
+def share_right(model: Callable, batch: Cards) -> float:
     """The share of the questions that the model answers with the right colour."""
     logits, _ = model(batch.names, batch.colours, batch.questions)
     return (logits.argmax(dim=-1) == batch.answers).float().mean().item()

@@ -1,0 +1,332 @@
+"""Lesson 03: the layer against PyTorch's own, in every precision; what it does to a permutation; the card task."""
+
+import math
+from functools import partial
+
+import jaxtyping
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from course_utils.lessons.attention_layer import (
+    COLOURS,
+    CardReader,
+    card_loss,
+    cross_attention,
+    draw_cards,
+    entropy,
+    scaled_dot_product_attention,
+    score_variance,
+    share_right,
+    similarity_scores,
+    softmax_gradient,
+    train_reader,
+)
+from course_utils.lessons.attention_translator import alignment_scores, attention_weights, context_vector
+
+DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+
+seeds = st.integers(0, 2**16)
+sizes = st.integers(1, 6)
+leading = st.lists(st.integers(1, 3), max_size=2).map(tuple)
+dtypes = st.sampled_from(DTYPES)
+few = settings(max_examples=40, deadline=None)
+
+
+def numbers(seed: int, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def attention_inputs(
+    seed: int, lead: tuple[int, ...], queries: int, keys: int, d_k: int, d_v: int, dtype: torch.dtype = torch.float64
+) -> tuple[Tensor, Tensor, Tensor]:
+    shapes = (queries, d_k), (keys, d_k), (keys, d_v)
+    return tuple(numbers(seed + i, *lead, *shape, dtype=dtype) for i, shape in enumerate(shapes))
+
+
+def layer_inputs(
+    seed: int, lead: tuple[int, ...] = (), dtype: torch.dtype = torch.float64, queries: int = 5, data: int = 7
+) -> list[Tensor]:
+    """Queries of width 3, data of width 6, d_k 4, d_v 2; projected vectors have a variance of about 1."""
+    vectors = numbers(seed, *lead, queries, 3), numbers(seed + 1, *lead, data, 6)
+    matrices = [numbers(seed + 2 + i, *shape) / shape[0] ** 0.5 for i, shape in enumerate([(3, 4), (6, 4), (6, 2)])]
+    return [x.to(dtype) for x in (*vectors, *matrices)]
+
+
+# ------------------------------------------------------------------ against PyTorch
+
+
+def assert_as_exact_as_pytorch(got: Tensor, inputs: tuple[Tensor, ...]) -> None:
+    """At most twice the error of PyTorch's own attention in this precision, and two roundings of the largest value.
+
+    PyTorch computes half precision in float32 inside, so the layer has more roundings. In float64 both are exact.
+    """
+    exact = F.scaled_dot_product_attention(*(x.double() for x in inputs))
+    theirs = F.scaled_dot_product_attention(*inputs)
+    assert (got.dtype, got.shape) == (theirs.dtype, theirs.shape)
+    if got.dtype == torch.float64:
+        torch.testing.assert_close(got, exact, rtol=1e-12, atol=1e-12)
+        return
+    error, their_error = ((x.double() - exact).abs().max() for x in (got, theirs))
+    assert error <= 2 * their_error + 2 * torch.finfo(got.dtype).eps * inputs[2].double().abs().max()
+
+
+@few
+@given(leading, sizes, sizes, st.integers(1, 70), sizes, dtypes, seeds)
+def test_attention_is_pytorchs(
+    lead: tuple[int, ...], queries: int, keys: int, d_k: int, d_v: int, dtype: torch.dtype, seed: int
+) -> None:
+    inputs = attention_inputs(seed, lead, queries, keys, d_k, d_v, dtype)
+    outputs, weights = scaled_dot_product_attention(*inputs)
+    assert_as_exact_as_pytorch(outputs, inputs)
+    assert (weights.dtype, weights.shape) == (dtype, (*lead, queries, keys))
+    assert (weights >= 0).all()
+    tolerance = keys * torch.finfo(dtype).eps
+    torch.testing.assert_close(
+        weights.sum(dim=-1).double(), torch.ones(*lead, queries).double(), rtol=0, atol=tolerance
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("lead", [(), (3,), (2, 3)])
+def test_attention_is_pytorchs_on_larger_inputs(lead: tuple[int, ...], dtype: torch.dtype) -> None:
+    inputs = attention_inputs(0, lead, queries=33, keys=65, d_k=128, d_v=40, dtype=dtype)
+    assert_as_exact_as_pytorch(scaled_dot_product_attention(*inputs)[0], inputs)
+
+
+@few
+@given(leading, sizes, sizes, dtypes, seeds)
+def test_cross_attention_is_pytorchs_with_projections(
+    lead: tuple[int, ...], queries: int, data: int, dtype: torch.dtype, seed: int
+) -> None:
+    inputs = layer_inputs(seed, lead, dtype, queries, data)
+    q, x, w_q, w_k, w_v = inputs
+    outputs, _ = cross_attention(*inputs)
+    assert_as_exact_as_pytorch(outputs, (q @ w_q, x @ w_k, x @ w_v))
+
+
+@few
+@given(leading, sizes, sizes, sizes, dtypes, seeds)
+def test_scores_are_dot_products(
+    lead: tuple[int, ...], queries: int, keys: int, d_k: int, dtype: torch.dtype, seed: int
+) -> None:
+    q, k, _ = attention_inputs(seed, lead, queries, keys, d_k, 1, dtype)
+    scores = similarity_scores(q, k)
+    exact = torch.einsum("...qd,...kd->...qk", q.double(), k.double())
+    assert scores.dtype == dtype
+    largest = (q.double().abs().sum(-1).max() * k.double().abs().max()).item()
+    torch.testing.assert_close(scores.double(), exact, rtol=0, atol=2 * torch.finfo(dtype).eps * largest)
+
+
+def test_one_query_is_lesson_02s_step() -> None:
+    state, states = numbers(0, 3, 8), numbers(1, 3, 6, 8)
+    lengths = torch.full((3,), 6)
+    weights = attention_weights(alignment_scores(state, states) / math.sqrt(8), lengths)
+    outputs, got = scaled_dot_product_attention(state.unsqueeze(1), states, states)
+    torch.testing.assert_close(got.squeeze(1), weights)
+    torch.testing.assert_close(outputs.squeeze(1), context_vector(weights, states))
+
+
+def test_float16_holds_scores_that_only_the_scale_makes_small_enough() -> None:
+    queries, keys = torch.full((1, 256), 20.0, dtype=torch.float16), torch.full((2, 256), 20.0, dtype=torch.float16)
+    values = torch.tensor([[1.0], [3.0]], dtype=torch.float16)
+    assert similarity_scores(queries, keys).isinf().all()  # 102,400; the largest number of float16 is 65,504
+    assert scaled_dot_product_attention(queries, keys, values)[0].item() == 2
+
+
+def test_large_scores_give_all_weight_to_the_largest() -> None:
+    queries, keys = torch.tensor([[1e4]]), torch.tensor([[1.0], [2.0], [-5.0]])
+    outputs, weights = scaled_dot_product_attention(queries, keys, torch.eye(3))
+    assert torch.equal(weights, torch.tensor([[0.0, 1.0, 0.0]])) and torch.equal(outputs, weights)
+
+
+def test_gradients_in_double_precision() -> None:
+    inputs = [x.requires_grad_() for x in attention_inputs(0, (2,), 3, 4, 5, 2)]
+    assert torch.autograd.gradcheck(scaled_dot_product_attention, inputs)
+    assert torch.autograd.gradcheck(similarity_scores, inputs[:2])
+    assert torch.autograd.gradcheck(cross_attention, [x.requires_grad_() for x in layer_inputs(0, (2,))])
+    draws = [numbers(seed, 2, 5, 3).requires_grad_() for seed in (0, 1)]
+    assert torch.autograd.gradcheck(score_variance, draws)
+
+
+# ------------------------------------------------------------------ order
+
+
+@few
+@given(leading, st.integers(2, 6), st.integers(2, 6), seeds)
+def test_order_of_data_does_not_matter_and_outputs_follow_the_queries(
+    lead: tuple[int, ...], n_queries: int, n_data: int, seed: int
+) -> None:
+    queries, data, *matrices = layer_inputs(seed, lead, queries=n_queries, data=n_data)
+    rows, columns = (torch.randperm(n, generator=torch.Generator().manual_seed(seed)) for n in (n_queries, n_data))
+    outputs, weights = cross_attention(queries, data, *matrices)
+    moved, moved_weights = cross_attention(queries, data[..., columns, :], *matrices)
+    torch.testing.assert_close(moved, outputs)
+    torch.testing.assert_close(moved_weights, weights[..., columns])
+    moved, moved_weights = cross_attention(queries[..., rows, :], data, *matrices)
+    torch.testing.assert_close(moved, outputs[..., rows, :])
+    torch.testing.assert_close(moved_weights, weights[..., rows, :])
+
+
+def test_output_is_inside_the_values() -> None:
+    queries, keys, values = attention_inputs(3, (), 50, 7, 4, 3)
+    outputs, _ = scaled_dot_product_attention(queries, keys, values)
+    assert (outputs <= values.max(dim=0).values + 1e-12).all() and (outputs >= values.min(dim=0).values - 1e-12).all()
+
+
+# ------------------------------------------------------------------ wrong shapes
+
+
+@pytest.fixture
+def no_hook(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a learner calls the functions: the tests' own check of shapes, which comes first, is off."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
+@pytest.mark.usefixtures("no_hook")
+@pytest.mark.parametrize(
+    ("queries", "keys"),
+    [
+        ((5, 4), (7, 3)),
+        ((1, 5, 4), (3, 7, 4)),
+        ((5, 4), (3, 7, 4)),
+        ((2, 3, 5, 4), (3, 7, 4)),
+        ((4,), (7, 4)),
+        ((5, 4), (4,)),
+    ],
+)
+def test_scores_of_shapes_that_do_not_fit(queries: tuple[int, ...], keys: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError) as error:
+        similarity_scores(torch.zeros(queries), torch.zeros(keys))
+    assert f"queries have shape {queries} and keys {keys}" in str(error.value)
+
+
+@pytest.mark.usefixtures("no_hook")
+@pytest.mark.parametrize(
+    ("keys", "values"), [((7, 4), (6, 3)), ((3, 7, 4), (7, 3)), ((1, 7, 4), (3, 7, 3)), ((7, 4), (7,))]
+)
+def test_values_that_do_not_fit(keys: tuple[int, ...], values: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError) as error:
+        scaled_dot_product_attention(torch.zeros(*keys[:-2], 5, 4), torch.zeros(keys), torch.zeros(values))
+    assert f"keys have shape {keys} and values {values}" in str(error.value)
+
+
+@pytest.mark.usefixtures("no_hook")
+@pytest.mark.parametrize(
+    ("position", "name", "shape"),
+    [(2, "w_q", (6, 4)), (3, "w_k", (3, 4)), (4, "w_v", (3, 2)), (2, "w_q", (1, 3, 4)), (4, "w_v", (6,))],
+)
+def test_matrices_that_do_not_fit(position: int, name: str, shape: tuple[int, ...]) -> None:
+    inputs = layer_inputs(0, (2,))
+    inputs[position] = torch.zeros(shape).double()
+    with pytest.raises(ValueError) as error:
+        cross_attention(*inputs)
+    assert f"{name} has shape {shape}" in str(error.value)
+
+
+@pytest.mark.usefixtures("no_hook")
+def test_keys_of_another_width_than_the_queries() -> None:
+    queries, data, w_q, w_k, w_v = layer_inputs(0)
+    with pytest.raises(ValueError, match=r"queries have shape \(5, 4\) and keys \(7, 3\)"):
+        cross_attention(queries, data, w_q, w_k[:, :3], w_v)
+    with pytest.raises(ValueError, match="same shape"):
+        score_variance(queries, data)
+
+
+# ------------------------------------------------------------------ variance, entropy, gradient
+
+
+@few
+@given(leading, st.integers(2, 6), sizes, seeds)
+def test_score_variance_is_a_loop(lead: tuple[int, ...], draws: int, d_k: int, seed: int) -> None:
+    queries, keys = numbers(seed, *lead, draws, d_k), numbers(seed + 1, *lead, draws, d_k)
+    got = score_variance(queries, keys)
+    assert got.shape == lead
+    pairs = zip(queries.reshape(-1, draws, d_k), keys.reshape(-1, draws, d_k), strict=True)
+    expected = [torch.stack([q.dot(k) for q, k in zip(*pair, strict=True)]).var() for pair in pairs]
+    torch.testing.assert_close(got.reshape(-1), torch.stack(expected))
+
+
+@pytest.mark.parametrize("d_k", [1, 4, 64, 256])
+def test_variance_of_a_score_is_d_k(d_k: int) -> None:
+    queries, keys = numbers(0, 20_000, d_k), numbers(1, 20_000, d_k)
+    # The variance of 20,000 such numbers is itself random, by 1 to 2 percent (more for d_k 1: its tails are long).
+    assert score_variance(queries, keys).item() == pytest.approx(d_k, rel=0.1)
+    assert score_variance(queries / d_k**0.5, keys).item() == pytest.approx(1, rel=0.1)
+
+
+def test_entropy_of_known_weights() -> None:
+    weights = torch.tensor([[0.25, 0.25, 0.25, 0.25], [0.0, 1.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0]])
+    torch.testing.assert_close(entropy(weights), torch.tensor([math.log(4), 0.0, math.log(2)]))
+
+
+@few
+@given(leading, st.integers(1, 5), seeds)
+def test_softmax_gradient_is_autograds(lead: tuple[int, ...], n: int, seed: int) -> None:
+    scores = numbers(seed, *lead, n)
+    got = softmax_gradient(torch.softmax(scores, dim=-1)).reshape(-1, n, n)
+    for matrix, row in zip(got, scores.reshape(-1, n), strict=True):
+        torch.testing.assert_close(matrix, torch.autograd.functional.jacobian(partial(torch.softmax, dim=-1), row))
+
+
+# ------------------------------------------------------------------ the card task
+
+
+def test_every_question_has_one_card_and_its_colour_is_the_answer() -> None:
+    names, colours, questions, answers = draw_cards(torch.Generator().manual_seed(0), batch=4, cards=9, questions=5)
+    assert names.shape == colours.shape == (4, 9) and questions.shape == answers.shape == (4, 5)
+    for table in range(4):
+        card_of = dict(zip(names[table].tolist(), colours[table].tolist(), strict=True))
+        assert len(card_of) == 9  # all names differ
+        assert [card_of[name] for name in questions[table].tolist()] == answers[table].tolist()
+
+
+def test_cards_come_from_the_generator() -> None:
+    first, again, other = (draw_cards(torch.Generator().manual_seed(seed)) for seed in (0, 0, 1))
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not torch.equal(first.names, other.names)
+
+
+def test_tied_reader_has_one_matrix_less_and_ten_tied_are_six_apart() -> None:
+    def attention_size(reader: CardReader) -> int:
+        return sum(p.numel() for name, p in reader.named_parameters() if name.startswith("w_"))
+
+    assert attention_size(CardReader(6, 6)) == attention_size(CardReader(10, 10, tied=True)) == 960
+    reader = CardReader(6, 6, tied=True)
+    assert reader.w_v is reader.w_k
+    with pytest.raises(ValueError, match="one width"):
+        CardReader(6, 8, tied=True)
+
+
+def test_factor_undoes_the_scale() -> None:
+    torch.manual_seed(0)
+    reader = CardReader(16, 4, factor=4.0)
+    cards = draw_cards(torch.Generator().manual_seed(0), batch=2, cards=7, questions=3)
+    _, weights = reader(cards.names, cards.colours, cards.questions)
+    data = (reader.name(cards.names) + reader.colour(cards.colours)) / 2**0.5
+    scores = similarity_scores(reader.asked(cards.questions) @ reader.w_q, data @ reader.w_k)
+    torch.testing.assert_close(weights, torch.softmax(scores, dim=-1))
+
+
+def test_a_reader_that_guesses_pays_log_colours_and_one_that_knows_is_right() -> None:
+    cards = draw_cards(torch.Generator().manual_seed(0), batch=3)
+
+    def know(names: Tensor, colours: Tensor, questions: Tensor) -> tuple[Tensor, None]:
+        return 50 * F.one_hot(cards.answers, COLOURS).float(), None
+
+    def guess(names: Tensor, colours: Tensor, questions: Tensor) -> tuple[Tensor, None]:
+        return torch.zeros(*questions.shape, COLOURS), None
+
+    assert card_loss(guess, cards).item() == pytest.approx(math.log(COLOURS))
+    assert card_loss(know, cards).item() < 1e-6
+    assert share_right(know, cards) == 1
+    assert share_right(guess, cards) == pytest.approx((cards.answers == 0).float().mean().item())
+
+
+def test_training_is_repeated_by_its_seed_and_lowers_the_loss() -> None:
+    first, again = (train_reader(partial(CardReader, 8, 4), steps=30, seed=3) for _ in range(2))
+    assert first.losses == again.losses and first.share_right == again.share_right
+    assert first.losses[-1] < first.losses[0]
