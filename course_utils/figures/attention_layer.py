@@ -7,6 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from course_utils.corpora.pairs import Pair
+from course_utils.figures.attention_maps import attention_maps
 from course_utils.figures.diagrams import arrow, box, canvas
 from course_utils.figures.style import COLOURS, new_figure
 
@@ -91,6 +93,11 @@ def saturation(
     return figure
 
 
+def maps(panels: Sequence[tuple[str, Float[Tensor, "queries data"], Sequence[str], Sequence[str]]]) -> Figure:
+    """Weights side by side: (title, weights, names of the data vectors, names of the queries)."""
+    return attention_maps([(title, weights, Pair(tuple(x), tuple(q))) for title, weights, x, q in panels])
+
+
 def shares(rows: Mapping[str, float], chance: float) -> Figure:
     """The share of right answers of several readers, as bars, in the given order; the dashed line is guessing."""
     figure, axes = new_figure(0.42 * len(rows) + 0.8)
@@ -117,8 +124,8 @@ def training(
         smooth = [sum(values[max(0, i - 20) : i]) / min(i, 20) for i in range(1, len(values) + 1)]
         left.plot(range(1, len(values) + 1), smooth, color=colour, linewidth=2, label=label)
     left.axhline(chance[0], color=COLOURS["grey"], linestyle="--", linewidth=1.2)
-    left.set(xlabel="training step", ylabel="loss (nats a question)", ylim=(0, None), title="$d_k$ = 64")
-    left.legend(loc="lower left", fontsize=8.5)
+    left.set(xlabel="training step", ylabel="loss (nats a question)", ylim=(0, 5.2), title="$d_k$ = 64")
+    left.legend(loc="upper right", fontsize=8.5)
     for values, colour, label in ((raw, RAW, "without scale"), (scaled, SCALED, "with scale")):
         _share_curve(right, values, colour, label)
     right.axhline(chance[1], color=COLOURS["grey"], linestyle="--", linewidth=1.2)
