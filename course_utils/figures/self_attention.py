@@ -1,21 +1,47 @@
 """The pictures of lesson 04."""
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 
 import torch
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Arc, ConnectionPatch
+from matplotlib.patches import Arc
 from torch import Tensor
 
-from course_utils.figures.attention_maps import draw_attention_map
 from course_utils.figures.diagrams import arrow, box, canvas
 from course_utils.figures.style import COLOURS, new_figure
 
 QUERY, KEY, OUTPUT = COLOURS["orange"], COLOURS["blue"], COLOURS["red"]
 _WORDS = ("blue", "red", "green", "purple", "orange", "sky", "black")  # one colour a word
-_KINDS = {"none": "grey", "sinusoidal": "blue", "learned": "orange", "rotary": "green", "causal mask": "purple"}
+_KINDS = {"none": "grey", "sinusoidal": "blue", "learned": "orange", "rotary": "green"}
+
+
+def order_model(tokens: str) -> Figure:
+    """The model of the order task, from the tokens below to the answer above."""
+    figure, axes = new_figure(4.0)
+    width = 1.5 * len(tokens)
+    canvas(axes, width + 3.6, 7.2)
+    for i, token in enumerate(tokens):
+        x = 1.5 * (i + 0.5)
+        colour = {"A": COLOURS["red"], "B": COLOURS["blue"]}.get(token, COLOURS["grey"])
+        box(axes, x, 0.5, 1.1, 0.8, token, colour, size=11)
+        box(axes, x, 2.0, 1.1, 0.8, f"$x_{{{i}}}$", COLOURS["sky"])
+        box(axes, x, 5.0, 1.1, 0.8, "vote", COLOURS["sky"])
+        for bottom in (0.95, 2.45, 3.95, 5.45):
+            arrow(axes, (x, bottom), (x, bottom + 0.65))
+    box(axes, width / 2, 3.5, width - 0.4, 0.8, "self-attention", COLOURS["purple"])
+    box(axes, width / 2, 6.55, width - 0.4, 0.8, "mean of the votes: A before B?", COLOURS["green"])
+    notes = (
+        "the tokens",
+        "one vector\nfor each token",
+        "every vector looks\nat all of them",
+        "one number\nfor each token",
+    )
+    for y, text in zip((0.5, 2.0, 3.5, 5.0), notes, strict=True):
+        axes.text(width + 0.2, y, text, va="center", fontsize=9.5, color=COLOURS["grey"])
+    return figure
 
 
 # ------------------------------------------------------------------ who depends on whom
@@ -25,13 +51,20 @@ def influence_maps(
     weights: Float[Tensor, "tokens tokens"], norms: Float[Tensor, "tokens tokens"], words: Sequence[str]
 ) -> Figure:
     """The attention weights, and how strongly each output moves when each input moves, side by side."""
-    figure, (left, right) = new_figure(2.9, columns=2)
-    draw_attention_map(left, weights, words, words)
-    draw_attention_map(right, norms, words, words)
-    right.images[0].set_clim(0, float(norms.max()))
-    left.set_xlabel("attention weights")
-    right.set_xlabel("norm of ∂ output / ∂ input")
-    left.set_ylabel("output of")
+    figure, panels = new_figure(2.9, columns=2)
+    titles = "attention weights", "norm of ∂ output / ∂ input"
+    for axes, values, title in zip(panels, (weights, norms), titles, strict=True):
+        axes.imshow(values, cmap="Blues", vmin=0, vmax=float(values.max()) * 1.15, aspect="auto")
+        axes.set_xticks(range(len(words)), words)
+        axes.set_yticks(range(len(words)), words)
+        axes.xaxis.tick_top()
+        axes.tick_params(length=0)
+        axes.grid(False)
+        axes.set_xlabel(title)
+        for (i, j), value in zip(product(range(len(words)), repeat=2), values.flatten().tolist(), strict=True):
+            colour = "white" if value > 0.65 * values.max() else "black"
+            axes.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=8.5, color=colour)
+    panels[0].set_ylabel("output of")
     return figure
 
 
@@ -47,8 +80,8 @@ def equivariance(
         for axes, (title, vectors, words) in zip(panels, way, strict=True):
             _draw_vectors(axes, vectors, words, colours)
             axes.set_title(title, fontsize=10)
-        for left, right in zip(panels, panels[1:], strict=False):
-            _arrow_between(figure, left, right)
+        for spine in panels[-1].spines.values():
+            spine.set(visible=True, color=OUTPUT, linewidth=2.5)
     return figure
 
 
@@ -64,11 +97,6 @@ def _draw_vectors(
     axes.set_xticks([])
     axes.tick_params(length=0)
     axes.grid(False)
-
-
-def _arrow_between(figure: Figure, left: Axes, right: Axes) -> None:
-    style = {"arrowstyle": "-|>", "mutation_scale": 12, "color": COLOURS["grey"], "linewidth": 1.4}
-    figure.add_artist(ConnectionPatch((1.04, 1.1), (-0.3, 1.1), "axes fraction", "axes fraction", left, right, **style))
 
 
 # ------------------------------------------------------------------ sinusoids
@@ -90,14 +118,14 @@ def similarity(
     """Dot products of the encoding of every position with that of every other, and the same as curves."""
     figure, (left, right) = new_figure(3.1, columns=2, width_ratios=(1, 1.25))
     products = sinusoids @ sinusoids.T
-    image = left.imshow(products, cmap="PuOr", vmin=-float(products.max()), vmax=float(products.max()))
+    image = left.imshow(products, cmap="Purples", vmin=0)
     figure.colorbar(image, ax=left, label="dot product", shrink=0.8)
     left.set(xlabel="position", ylabel="position")
     left.grid(False)
     _draw_products(right, learned, start, "random vectors", COLOURS["grey"], marker=".", linestyle="none")
     _draw_products(right, sinusoids, start, "sinusoids", COLOURS["blue"], alpha=0.6)
     right.set(xlabel="distance of the two positions", ylabel="dot product")
-    right.legend(loc="upper right")
+    right.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, columnspacing=1)
     return figure
 
 
@@ -140,7 +168,7 @@ def longer_sequences(
     lengths = list(next(iter(curves.values())))
     left.set_xticks(lengths)
     left.set(
-        xlabel="tokens in the sequence", ylabel="share of right answers", ylim=(0, 1.05), xlim=(8, max(lengths) + 2)
+        xlabel="tokens in the sequence", ylabel="share of right answers", ylim=(0, 1.1), xlim=(8, max(lengths) + 2)
     )
     left.legend(loc="lower right", fontsize=8.5)
     for x, (label, values) in enumerate(places.items()):
@@ -162,33 +190,35 @@ def rotated_pair(
     panels: Sequence[tuple[str, Float[Tensor, " 2"], Float[Tensor, " 2"], float]],
 ) -> Figure:
     """A query and a key of two numbers as arrows, a panel a pair of positions: (title, query, key, dot product)."""
-    figure, row = new_figure(2.7, columns=len(panels))
-    for axes, (title, query, key, product) in zip(row, panels, strict=True):
-        for vector, colour, name in ((query, QUERY, "query"), (key, KEY, "key")):
+    figure, row = new_figure(2.7, columns=len(panels), sharey=True)
+    for axes, (title, query, key, score) in zip(row, panels, strict=True):
+        for vector, colour, name in ((query, QUERY, "$q$"), (key, KEY, "$k$")):
             arrow(axes, (0, 0), tuple(vector.tolist()), colour, shrinkA=0, shrinkB=0)
-            x, y = (1.22 * vector).tolist()
-            axes.text(x, y, name, color=colour, ha="center", va="center", fontsize=9)
+            x, y = (1.25 * vector).tolist()
+            axes.text(x, y, name, color=colour, ha="center", va="center", fontsize=12)
         one, other = sorted(float(torch.rad2deg(torch.atan2(v[1], v[0]))) % 360 for v in (query, key))
         if other - one > 180:
             one, other = other, one + 360
         axes.add_patch(Arc((0, 0), 0.7, 0.7, theta1=one, theta2=other, color=COLOURS["grey"]))
         axes.set(xlim=(-1.5, 1.5), ylim=(-1.5, 1.5), aspect="equal", xticks=[-1, 0, 1], yticks=[-1, 0, 1])
         axes.set_title(title, fontsize=9.5)
-        axes.set_xlabel(f"dot product {product:.2f}")
+        axes.set_xlabel(f"dot product {score:.2f}")
     return figure
 
 
 def score_maps(maps: Sequence[tuple[str, Float[Tensor, "queries keys"]]]) -> Figure:
-    """Scores of the same query and the same key at all positions, a panel a way to give the position."""
-    figure, row = new_figure(2.9, columns=len(maps))
+    """Scores of one query and one key at all positions, a panel a way to give the position; one scale for all."""
+    figure, row = new_figure(3.1, columns=len(maps), sharey=True)
+    largest = max(float(scores.abs().max()) for _, scores in maps)
     for axes, (title, scores) in zip(row, maps, strict=True):
-        largest = float(scores.abs().max())
         image = axes.imshow(scores, cmap="PuOr", vmin=-largest, vmax=largest)
-        figure.colorbar(image, ax=axes, shrink=0.75)
         axes.set_title(title, fontsize=10)
+        axes.set_xticks(range(0, len(scores), 2))
+        axes.set_yticks(range(0, len(scores), 2))
         axes.set_xlabel("position of the key")
         axes.grid(False)
     row[0].set_ylabel("position of the query")
+    figure.colorbar(image, ax=row, label="score", shrink=0.8)
     return figure
 
 
