@@ -8,10 +8,14 @@ of exactly zero, so what stands there changes nothing, as long as it is a finite
 """
 
 import copy
+from collections.abc import Callable, Iterator
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+
+from course_utils.lessons.attention_layer import scaled_dot_product_attention, similarity_scores
 
 
 def causal_mask(n_queries: int, n_keys: int) -> Bool[Tensor, "n_queries n_keys"]:
@@ -54,38 +58,56 @@ def masked_softmax(
     return torch.softmax(scores, dim=-1).masked_fill(~mask, 0)
 
 
-def masked_attention(
-    queries: Float[Tensor, "... queries d_k"],
-    keys: Float[Tensor, "... keys d_k"],
-    values: Float[Tensor, "... keys d_v"],
-    mask: Bool[Tensor, "... #queries #keys"] | None = None,
-) -> tuple[Float[Tensor, "... queries d_v"], Float[Tensor, "... queries keys"]]:
-    """Attention in which a query sees only the keys where `mask` is True: returns outputs and weights.
-
-    Without a mask it is `scaled_dot_product_attention` of lesson 03. `mask` is (queries, keys), the same for
-    everything in front of it, or has as many dimensions as the scores (..., queries, keys); in each the size is that
-    of the scores, or 1. A query that may attend to no key gets weights and an output of zeros.
-    Raises ValueError for any other mask: one with fewer dimensions could be read along the wrong ones.
-    """
-    scores = (queries / queries.shape[-1] ** 0.5) @ keys.transpose(-2, -1)
-    if mask is None:
-        weights = torch.softmax(scores, dim=-1)
-    else:
-        require_fit(mask, scores.shape)
-        weights = masked_softmax(scores, mask)
-    return weights @ values, weights
-
-
 def require_fit(mask: Tensor, shape: torch.Size) -> None:
-    """Raises ValueError unless `mask` is boolean and fits scores of this shape without guessing."""
+    """Raises ValueError unless `mask` is boolean and fits scores of this shape in one way only.
+
+    It has the two dimensions (queries, keys), or as many as the scores; each has the size of the scores', or 1.
+    A mask (batch, 1, keys) for scores (batch, heads, queries, keys) would be read as (heads, 1, keys).
+    """
     if mask.dtype != torch.bool:
         raise ValueError(f"mask must be boolean (True = may attend), got {mask.dtype}")
     sizes = zip(reversed(mask.shape), reversed(shape), strict=False)
     if mask.ndim not in (2, len(shape)) or any(size not in (1, needed) for size, needed in sizes):
         raise ValueError(
-            f"mask has shape {tuple(mask.shape)}; scores of shape {tuple(shape)} need a mask of "
-            f"{tuple(shape[-2:])}, or of {len(shape)} dimensions, each of that size or 1"
+            f"mask has shape {tuple(mask.shape)}; scores of shape {tuple(shape)} need {tuple(shape[-2:])}, "
+            f"or {len(shape)} dimensions, each of the scores' size or 1"
         )
+
+
+def masked_attention(
+    queries: Float[Tensor, "... queries d_k"],
+    keys: Float[Tensor, "... keys d_k"],
+    values: Float[Tensor, "... keys d_v"],
+    mask: Bool[Tensor, "..."] | None = None,
+) -> tuple[Float[Tensor, "... queries d_v"], Float[Tensor, "... queries keys"]]:
+    """Attention in which a query sees only the keys where `mask` is True: returns the outputs and the weights.
+
+    `mask` is (queries, keys), the same for all leading dimensions, or has as many dimensions as the scores
+    (..., queries, keys), each of the same size or 1. Without a mask this is `scaled_dot_product_attention`.
+    A query that may attend to no key gets weights and outputs of zero.
+    Raises ValueError when the mask (see `require_fit`) or the other shapes do not fit.
+    """
+    if mask is None:
+        return scaled_dot_product_attention(queries, keys, values)
+    if values.shape[:-1] != keys.shape[:-1]:
+        raise ValueError(f"keys {tuple(keys.shape)} and values {tuple(values.shape)} differ before the last dimension")
+    scores = similarity_scores(queries / queries.shape[-1] ** 0.5, keys)
+    require_fit(mask, scores.shape)
+    weights = masked_softmax(scores, mask)
+    return weights @ values, weights
+
+
+def causal_attention(
+    queries: Float[Tensor, "... queries d_k"],
+    keys: Float[Tensor, "... keys d_k"],
+    values: Float[Tensor, "... keys d_v"],
+) -> tuple[Float[Tensor, "... queries d_v"], Float[Tensor, "... queries keys"]]:
+    """Attention in which no query sees a later key (`causal_mask`): returns the outputs and the weights."""
+    mask = causal_mask(queries.shape[-2], keys.shape[-2]).to(queries.device)
+    return masked_attention(queries, keys, values, mask)
+
+
+# ------------------------------------------------------------------ is anything of the future left?
 
 
 def other_inputs(inputs: Tensor, generator: torch.Generator) -> Tensor:
@@ -127,3 +149,81 @@ def leaks_future(
             if not torch.equal(run(changed, training)[:, :t], outputs[:, :t]):
                 return True
     return False
+
+
+# ------------------------------------------------------------------ a model of text
+
+
+class CharacterModel(nn.Module):
+    """Predicts, at every place of a text, the next character: one attention layer over all that it is given."""
+
+    def __init__(
+        self,
+        n_characters: int,
+        attend: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]],
+        d_model: int = 64,
+        longest: int = 32,
+        dropout: float = 0.1,
+    ) -> None:
+        """`attend(queries, keys, values)` gives outputs and weights. No text may have more than `longest` places."""
+        super().__init__()
+        self.attend = attend
+        self.characters = nn.Embedding(n_characters, d_model)
+        self.places = nn.Embedding(longest, d_model)
+        self.to_queries = nn.Linear(d_model, d_model, bias=False)
+        self.to_keys = nn.Linear(d_model, d_model, bias=False)
+        self.to_values = nn.Linear(d_model, d_model, bias=False)
+        self.hidden = nn.Linear(2 * d_model, 2 * d_model)
+        self.output = nn.Linear(2 * d_model, n_characters)
+        self.dropout = nn.Dropout(dropout)
+
+    def look(
+        self, tokens: Int[Tensor, "batch time"]
+    ) -> tuple[
+        Float[Tensor, "batch time d_model"], Float[Tensor, "batch time d_model"], Float[Tensor, "batch time time"]
+    ]:
+        """The vector of every place, what attention brings to it, and the weights."""
+        x = self.characters(tokens) + self.places(torch.arange(tokens.shape[1], device=tokens.device))
+        return x, *self.attend(self.to_queries(x), self.to_keys(x), self.to_values(x))
+
+    def forward(self, tokens: Int[Tensor, "batch time"]) -> Float[Tensor, "batch time characters"]:
+        """The logits of the character after each place."""
+        x, context, _ = self.look(tokens)
+        both = self.dropout(torch.cat([x, context], dim=-1))
+        return self.output(torch.relu(self.hidden(both)))
+
+
+def random_windows(
+    ids: Int[Tensor, " length"], time: int, batch_size: int, generator: torch.Generator
+) -> Iterator[tuple[Int[Tensor, "batch time"], Int[Tensor, "batch time"]]]:
+    """Yields batches of pieces of a text, from random places: the characters, and for each the one that follows."""
+    while True:
+        first = torch.randint(len(ids) - time, (batch_size, 1), generator=generator).to(ids.device)
+        pieces = ids[first + torch.arange(time + 1, device=ids.device)]
+        yield pieces[:, :-1], pieces[:, 1:]
+
+
+def next_character_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Float[Tensor, ""]:
+    """Nats per character, over all places of all pieces."""
+    tokens, following = batch
+    return F.cross_entropy(model(tokens).flatten(0, 1), following.flatten())
+
+
+@torch.no_grad()
+def honest_losses(model: nn.Module, batch: tuple[Tensor, Tensor]) -> list[float]:
+    """The loss of the next character after 1, 2, 3, ... characters, where the model is given those and no more."""
+    tokens, following = batch
+    counts = range(1, tokens.shape[1] + 1)
+    return [F.cross_entropy(model(tokens[:, :n])[:, -1], following[:, n - 1]).item() for n in counts]
+
+
+@torch.no_grad()
+def continue_text(
+    model: nn.Module, tokens: Int[Tensor, " time"], n: int, generator: torch.Generator, window: int = 16
+) -> Int[Tensor, " longer_time"]:
+    """Writes `n` more characters: each is drawn with the model's probabilities, after the last `window` ones."""
+    for _ in range(n):
+        probabilities = torch.softmax(model(tokens[None, -window:])[0, -1], dim=-1).cpu()
+        drawn = torch.multinomial(probabilities, 1, generator=generator)
+        tokens = torch.cat([tokens, drawn.to(tokens.device)])
+    return tokens
