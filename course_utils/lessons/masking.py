@@ -113,11 +113,13 @@ def causal_attention(
 def other_inputs(inputs: Tensor, generator: torch.Generator) -> Tensor:
     """Inputs of the same shape and kind that differ at every position.
 
-    Numbers get large random changes; token ids become other ids between 0 and the largest that `inputs` has.
+    Numbers get large random changes; token ids become other ids, from 0 to the largest id in `inputs`.
     """
     if inputs.is_floating_point():
         return inputs + 10 * torch.randn(inputs.shape, generator=generator).to(inputs)
     n_ids = int(inputs.max()) + 1
+    if n_ids < 2:
+        raise ValueError("inputs need an id above 0: there is no other id to put in its place")
     return (inputs + torch.randint(1, n_ids, inputs.shape, generator=generator).to(inputs)) % n_ids
 
 
@@ -126,11 +128,13 @@ def leaks_future(
 ) -> bool:
     """Whether any output of `model` depends on a later input, in training or in evaluation mode.
 
-    `model` maps `inputs` (numbers, or token ids of which at least two are different) to outputs (batch, time, ...).
-    For every time t the inputs from t on are replaced (`other_inputs`), and the outputs before t must stay the same,
-    to the last bit: same shapes, so the past is computed by the same operations. Dropout draws the same random
-    numbers in every run. The model (mode, parameters, buffers), `inputs` and torch's random state stay as they were.
-    Raises ValueError where the outputs are NaN: then nobody can see a leak.
+    `model` maps `inputs` (numbers, or token ids) to outputs (batch, time, ...). For every time t from 1 on: when the
+    inputs from t on are replaced (`other_inputs`), the outputs before t must stay the same, to the last bit. That is
+    not too strict: both runs do the same operations on the same past.
+
+    Every run takes a fresh copy of the model, and the same seed, so that dropout draws the same numbers. The model
+    (mode, parameters, buffers), `inputs` and PyTorch's random state stay as they were.
+    Raises ValueError when outputs are NaN: NaN does not even equal itself, so nothing could be seen.
     """
 
     def run(x: Tensor, training: bool) -> Tensor:
@@ -143,7 +147,7 @@ def leaks_future(
     for training in (True, False):
         outputs = run(inputs, training)
         if outputs.isnan().any():
-            raise ValueError("the model's outputs are NaN, so a leak could not be seen")
+            raise ValueError("the outputs of the model are NaN, so nothing can be seen")
         for t in range(1, inputs.shape[1]):
             changed = torch.cat([inputs[:, :t], others[:, t:]], dim=1)
             if not torch.equal(run(changed, training)[:, :t], outputs[:, :t]):
