@@ -19,6 +19,7 @@ _LINES = ("orange", "blue", "green")  # the same model keeps its colour in all c
 def next_character(text: str) -> Figure:
     """What the model is given (below) and what it must predict (above): the same text, one place further."""
     gap, size = 1.6, 1.0
+    text = text.replace(" ", "␣")
     n = len(text) - 1
     figure, axes = new_figure(2.1)
     canvas(axes, gap * n + 3.2, 4.2)

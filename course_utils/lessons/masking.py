@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_utils.lessons.attention_layer import scaled_dot_product_attention, similarity_scores
+from course_utils.lessons.self_attention import LearnedPositions
 
 
 def causal_mask(n_queries: int, n_keys: int) -> Bool[Tensor, "n_queries n_keys"]:
@@ -91,10 +92,11 @@ def masked_attention(
         return scaled_dot_product_attention(queries, keys, values)
     if values.shape[:-1] != keys.shape[:-1]:
         raise ValueError(f"keys {tuple(keys.shape)} and values {tuple(values.shape)} differ before the last dimension")
-    scores = similarity_scores(queries / queries.shape[-1] ** 0.5, keys)
+    dtype = torch.promote_types(queries.dtype, torch.float32)  # half precision would round every step
+    scores = similarity_scores(queries.to(dtype) / queries.shape[-1] ** 0.5, keys.to(dtype))
     require_fit(mask, scores.shape)
     weights = masked_softmax(scores, mask)
-    return weights @ values, weights
+    return (weights @ values.to(dtype)).to(values.dtype), weights.to(queries.dtype)
 
 
 def causal_attention(
@@ -159,7 +161,7 @@ def leaks_future(
 
 
 class CharacterModel(nn.Module):
-    """Predicts, at every place of a text, the next character: one attention layer over all that it is given."""
+    """Predicts, at every position of a text, the next character: one attention layer over all that it is given."""
 
     def __init__(
         self,
@@ -169,11 +171,11 @@ class CharacterModel(nn.Module):
         longest: int = 32,
         dropout: float = 0.1,
     ) -> None:
-        """`attend(queries, keys, values)` gives outputs and weights. No text may have more than `longest` places."""
+        """`attend(queries, keys, values)` gives outputs and weights. A text has at most `longest` characters."""
         super().__init__()
         self.attend = attend
         self.characters = nn.Embedding(n_characters, d_model)
-        self.places = nn.Embedding(longest, d_model)
+        self.positions = LearnedPositions(longest, d_model)
         self.to_queries = nn.Linear(d_model, d_model, bias=False)
         self.to_keys = nn.Linear(d_model, d_model, bias=False)
         self.to_values = nn.Linear(d_model, d_model, bias=False)
@@ -186,12 +188,12 @@ class CharacterModel(nn.Module):
     ) -> tuple[
         Float[Tensor, "batch time d_model"], Float[Tensor, "batch time d_model"], Float[Tensor, "batch time time"]
     ]:
-        """The vector of every place, what attention brings to it, and the weights."""
-        x = self.characters(tokens) + self.places(torch.arange(tokens.shape[1], device=tokens.device))
+        """The vector of every position, what attention brings to it, and the weights."""
+        x = self.characters(tokens) + self.positions(tokens.shape[1])
         return x, *self.attend(self.to_queries(x), self.to_keys(x), self.to_values(x))
 
     def forward(self, tokens: Int[Tensor, "batch time"]) -> Float[Tensor, "batch time characters"]:
-        """The logits of the character after each place."""
+        """The logits of the character after each position."""
         x, context, _ = self.look(tokens)
         both = self.dropout(torch.cat([x, context], dim=-1))
         return self.output(torch.relu(self.hidden(both)))
@@ -200,7 +202,7 @@ class CharacterModel(nn.Module):
 def random_windows(
     ids: Int[Tensor, " length"], time: int, batch_size: int, generator: torch.Generator
 ) -> Iterator[tuple[Int[Tensor, "batch time"], Int[Tensor, "batch time"]]]:
-    """Yields batches of pieces of a text, from random places: the characters, and for each the one that follows."""
+    """Yields batches of pieces of a text, from anywhere in it: the characters, and for each the one that follows."""
     while True:
         first = torch.randint(len(ids) - time, (batch_size, 1), generator=generator).to(ids.device)
         pieces = ids[first + torch.arange(time + 1, device=ids.device)]
@@ -208,7 +210,7 @@ def random_windows(
 
 
 def next_character_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Float[Tensor, ""]:
-    """Nats per character, over all places of all pieces."""
+    """Nats per character, over all positions of all pieces."""
     tokens, following = batch
     return F.cross_entropy(model(tokens).flatten(0, 1), following.flatten())
 
