@@ -34,9 +34,9 @@ def causal_mask(n_queries: int, n_keys: int) -> Bool[Tensor, "n_queries n_keys"]
 def padding_mask(lengths: Int[Tensor, "..."], n_keys: int) -> Bool[Tensor, "... 1 n_keys"]:
     """True where a key is a real token: the first `lengths` keys of each sequence (0 to n_keys); the rest is padding.
 
-    lengths (batch) gives (batch, 1, n_keys): the 1 stands for the queries, which all see the same keys. For scores
-    of shape (batch, heads, queries, keys) give lengths of shape (batch, 1), and get (batch, 1, 1, n_keys).
-    The mask is on the device of `lengths`.
+    Lengths (batch) give a mask (batch, 1, n_keys): the 1 stands for the queries, which all see the same keys. Any
+    number of leading dimensions, also none: lengths (batch, 1) give (batch, 1, 1, n_keys). The mask is on the device
+    of `lengths`.
     """
     keys = torch.arange(n_keys, device=lengths.device)
     return keys < lengths[..., None, None]
@@ -63,7 +63,7 @@ def require_fit(mask: Tensor, shape: torch.Size) -> None:
     """Raises ValueError unless `mask` is boolean and fits scores of this shape in one way only.
 
     It has the two dimensions (queries, keys), or as many as the scores; each has the size of the scores', or 1.
-    A mask (batch, 1, keys) for scores (batch, heads, queries, keys) would be read as (heads, 1, keys).
+    Lesson 06's scores are (batch, heads, queries, keys): there a mask (batch, 1, keys) would count as (heads, 1, keys).
     """
     if mask.dtype != torch.bool:
         raise ValueError(f"mask must be boolean (True = may attend), got {mask.dtype}")
