@@ -89,7 +89,7 @@ def test_masked_softmax_is_a_softmax_over_what_is_visible(
         assert (row[~visible] == 0).all()
         exact = torch.softmax(values[visible].double(), dim=-1)
         pytorchs_error = (torch.softmax(values[visible], dim=-1).double() - exact).norm()
-        assert (row[visible].double() - exact).norm() <= 2 * pytorchs_error + torch.finfo(dtype).eps
+        assert (row[visible].double() - exact).norm() <= 2 * pytorchs_error + 4 * torch.finfo(dtype).eps
 
 
 @few
@@ -150,7 +150,7 @@ def test_masked_attention_is_pytorchs(
     assert outputs.dtype == weights.dtype == dtype
     exact = F.scaled_dot_product_attention(*(x.double() for x in inputs), attn_mask=mask)
     pytorchs_error = (F.scaled_dot_product_attention(*inputs, attn_mask=mask).double() - exact).norm()
-    rounding = torch.finfo(dtype).eps * inputs[2].double().norm()  # the error of PyTorch may be 0 by luck
+    rounding = 4 * torch.finfo(dtype).eps * inputs[2].double().norm()  # the error of PyTorch may be 0 by luck
     assert (outputs.double() - exact).norm() <= 2 * pytorchs_error + rounding
     nothing = ~mask.any(dim=-1)
     assert (outputs[nothing] == 0).all() and (weights[nothing] == 0).all() and (weights[~mask] == 0).all()
