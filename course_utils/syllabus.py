@@ -40,7 +40,7 @@ _ROWS = [
     ("attention_layer", "The attention layer", "Queries, keys and values, apart from any translator, and why scores are divided by √d_k.", 75, "lesson 02", True),
     ("self_attention", "Self-attention and positions", "A set of vectors attends to itself; without positions it cannot know any order.", 75, "lesson 03", True),
     ("masking", "Masking", "Padding and the future are hidden by minus infinity, and a model that cheats is caught.", 75, "lesson 04", True),
-    ("multi_head", "Many heads", "Several small attentions side by side see several relations at once.", 75, "lesson 05"),
+    ("multi_head", "Many heads", "Several small attentions side by side see several relations at once.", 75, "lesson 05", True),
     ("sequence_models", "RNN, CNN, attention", "Three ways to move information along a sequence, measured against each other.", 75, "lesson 06"),
     ("transformer_block", "The Transformer block", "Attention, an MLP, residual connections and a norm: the block that everything repeats.", 75, "lesson 06"),
     ("language_model", "A language model", "Blocks, an embedding and a projection write English.", 90, "lesson 08"),
