@@ -14,8 +14,8 @@ from torch import Tensor
 from course_utils.figures.diagrams import arrow, canvas
 from course_utils.figures.style import COLOURS, new_figure
 
-_SHIRTS = ("orange", "sky", "green", "purple")
-_LEFT, _PARTNER = COLOURS["red"], COLOURS["black"]
+_SHIRTS = ("orange", "sky", "green", "yellow")
+_LEFT, _PARTNER = COLOURS["red"], COLOURS["purple"]
 _TOKENS = ("blue", "orange", "green")
 
 
@@ -29,15 +29,15 @@ def table(letters: Sequence[int], colours: Sequence[int], seat: int, asked: Sequ
     canvas(axes, 9.6, 5.4)
     centre, n = (4.8, 2.7), len(letters)
     axes.add_patch(Circle(centre, 1.25, facecolor="#F2F2F2", edgecolor=COLOURS["grey"], linewidth=1.2))
-    places = [
-        (centre[0] + 2.1 * math.sin(2 * math.pi * i / n), centre[1] + 2.1 * math.cos(2 * math.pi * i / n))
+    places = [  # against the clock: who looks at the middle has the seat before at the left
+        (centre[0] - 2.0 * math.sin(2 * math.pi * i / n), centre[1] + 2.0 * math.cos(2 * math.pi * i / n))
         for i in range(n)
     ]
     for i, (x, y) in enumerate(places):
         colour = COLOURS[_SHIRTS[colours[i]]]
         axes.add_patch(Circle((x, y), 0.4, facecolor=f"{colour}55", edgecolor=colour, linewidth=2, zorder=3))
         axes.text(x, y, letter(letters[i]), ha="center", va="center", fontsize=11, zorder=4)
-        outside = (centre[0] + 1.3 * (x - centre[0]), centre[1] + 1.23 * (y - centre[1]))
+        outside = (centre[0] + 1.29 * (x - centre[0]), centre[1] + 1.29 * (y - centre[1]))
         axes.text(*outside, str(i), ha="center", va="center", fontsize=8, color=COLOURS["grey"])
     for other, colour, text, height in (
         (asked[0], _LEFT, "to the left", 4.9),
@@ -55,14 +55,12 @@ def head_maps(
     colours: Sequence[int],
     asked: Int[Tensor, "people 2"],
 ) -> Figure:
-    """One map for each head, with frames at the left neighbour (red) and at the partner (black)."""
+    """One map for each head (one or two), with frames at the left neighbour (red) and at the partner (purple)."""
     n_heads, n = weights.shape[:2]
-    figure, panels = new_figure(3.7 if n_heads < 3 else 2.3, columns=max(2, n_heads))
-    for axes in panels[n_heads:]:
-        axes.axis("off")
+    figure, panels = new_figure(3.7, columns=2)
     for head, axes in enumerate(panels[:n_heads]):
         axes.imshow(weights[head].detach().cpu(), cmap="Blues", vmin=0, vmax=1)
-        axes.set_title("the only head" if n_heads == 1 else f"head {head}", fontsize=10, pad=18)
+        axes.set_title("the only head" if n_heads == 1 else f"head {head}", fontsize=10, pad=16)
         names = [letter(number) for number in letters]
         axes.set_xticks(range(n), names)
         axes.set_yticks(range(n), names)
@@ -77,6 +75,7 @@ def head_maps(
             _frame(axes, left, query, _LEFT, 0.48)
             _frame(axes, partner, query, _PARTNER, 0.38)
     if n_heads == 1:
+        panels[1].axis("off")
         handles = [Line2D([], [], color=c, linewidth=2) for c in (_LEFT, _PARTNER)]
         panels[1].legend(handles, ["sits to the left", "wears the same colour"], loc="center left", fontsize=9)
     return figure
@@ -113,8 +112,8 @@ def success(accuracies: Mapping[str, Mapping[int, Float[Tensor, " seeds"]]], thr
     heads = list(next(iter(accuracies.values())))
     colours = ("sky", "red", "orange")
     for i, ((name, by_heads), colour) in enumerate(zip(accuracies.items(), colours, strict=True)):
-        shares = [(by_heads[h] > threshold).float().mean().item() for h in heads]
-        places = [k + 0.27 * (i - 1) for k in range(len(heads))]
+        shares = [(values > threshold).float().mean().item() for values in by_heads.values()]
+        places = [heads.index(h) + 0.27 * (i - 1) for h in by_heads]
         left.bar(places, shares, width=0.25, color=COLOURS[colour], label=name)
         if i == 1:
             tries = [1 - (1 - shares[0]) ** h for h in heads]
@@ -122,7 +121,8 @@ def success(accuracies: Mapping[str, Mapping[int, Float[Tensor, " seeds"]]], thr
             left.plot(places, tries, **style, label="bad: if each head were a try of its own")
     left.set_xticks(range(len(heads)), heads)
     left.set(xlabel="heads", ylabel="share of models that learn it", ylim=(0, 1.02))
-    figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=8)
+    handles, labels = left.get_legend_handles_labels()
+    figure.legend([*handles[1:], handles[0]], [*labels[1:], labels[0]], loc="outside upper center", ncols=2, fontsize=8)
     bad = list(accuracies.values())[1]
     for k, h in enumerate(heads):
         values = bad[h].sort().values

@@ -78,7 +78,10 @@ def attention_matrix_bytes(n_queries: int, n_keys: int, n_heads: int, bytes_per_
 
 # ------------------------------------------------------------------ the layer that later lessons use
 
-Attend = Callable[..., Float[Tensor, "... queries d_v"]]
+Attend = Callable[..., Float[Tensor, "... queries d_v"]]  # attend(queries, keys, values, mask, is_causal=...)
+Queries, Data = Float[Tensor, "... queries d_model"], Float[Tensor, "... data d_model"] | None
+Mask, Heads = Bool[Tensor, "..."] | None, Float[Tensor, "... heads _ d_k"]
+Weights = Float[Tensor, "... heads queries data"]
 
 
 def joint_mask(
@@ -141,7 +144,7 @@ class MultiHeadAttention(nn.Module):
     """Multi-head attention with learned projections and biases, as `nn.MultiheadAttention` has them.
 
     `attend(q, k, v, mask, is_causal=...)` does the attention inside the heads and returns the outputs. Any function
-    that computes the same can stand there.
+    that computes the same can stand there. `mask`: see `multi_head_attention`.
     """
 
     def __init__(self, d_model: int, n_heads: int, attend: Attend = attend, bias: bool = True) -> None:
@@ -154,35 +157,19 @@ class MultiHeadAttention(nn.Module):
         self.to_values = nn.Linear(d_model, d_model, bias)
         self.output = nn.Linear(d_model, d_model, bias)
 
-    def project(
-        self, x: Float[Tensor, "... queries d_model"], data: Float[Tensor, "... data d_model"] | None = None
-    ) -> tuple[
-        Float[Tensor, "... heads queries d_k"], Float[Tensor, "... heads data d_k"], Float[Tensor, "... heads data d_k"]
-    ]:
+    def project(self, x: Queries, data: Data = None) -> tuple[Heads, Heads, Heads]:
         """Queries from `x`, keys and values from `data` (without it: from `x` too), cut into heads."""
         data = x if data is None else data
         projected = self.to_queries(x), self.to_keys(data), self.to_values(data)
         q, k, v = (split_heads(vectors, self.n_heads) for vectors in projected)
         return q, k, v
 
-    def forward(
-        self,
-        x: Float[Tensor, "... queries d_model"],
-        data: Float[Tensor, "... data d_model"] | None = None,
-        mask: Bool[Tensor, "..."] | None = None,
-        is_causal: bool = False,
-    ) -> Float[Tensor, "... queries d_model"]:
-        """Self-attention over `x`, or attention of `x` over `data`. `mask`: see `multi_head_attention`."""
+    def forward(self, x: Queries, data: Data = None, mask: Mask = None, is_causal: bool = False) -> Queries:
+        """Self-attention over `x`, or attention of `x` over `data`."""
         q, k, v = self.project(x, data)
         return self.output(merge_heads(self.attend(q, k, v, mask, is_causal=is_causal)))
 
-    def weights(
-        self,
-        x: Float[Tensor, "... queries d_model"],
-        data: Float[Tensor, "... data d_model"] | None = None,
-        mask: Bool[Tensor, "..."] | None = None,
-        is_causal: bool = False,
-    ) -> Float[Tensor, "... heads queries data"]:
+    def weights(self, x: Queries, data: Data = None, mask: Mask = None, is_causal: bool = False) -> Weights:
         """The weights of every head, for maps: computed anew with lesson 05's attention, whatever `attend` is."""
         q, k, v = self.project(x, data)
         return masked_attention(q, k, v, joint_mask(q, k, mask, is_causal))[1]
