@@ -42,8 +42,8 @@ ex = Exercise(
 
 @ex.check("three tokens that you can follow")
 def _(answer, rng):
-    x = torch.tensor([[10, 11, 12, 13], [20, 21, 22, 23], [30, 31, 32, 33]])
-    wanted = torch.tensor([[[10, 11], [20, 21], [30, 31]], [[12, 13], [22, 23], [32, 33]]])
+    x = torch.tensor([[10, 11, 12, 13], [20, 21, 22, 23], [30, 31, 32, 33]]).float()
+    wanted = torch.tensor([[[10, 11], [20, 21], [30, 31]], [[12, 13], [22, 23], [32, 33]]]).float()
     expect(answer(x, 2), wanted, "tokens [10, 11, 12, 13], [20, …], [30, …], 2 heads")
 
 
@@ -160,8 +160,8 @@ ex = Exercise(
 
 @ex.check("two heads that you can follow")
 def _(answer, rng):
-    x = torch.tensor([[[10, 11], [20, 21], [30, 31]], [[12, 13], [22, 23], [32, 33]]])
-    wanted = torch.tensor([[10, 11, 12, 13], [20, 21, 22, 23], [30, 31, 32, 33]])
+    x = torch.tensor([[[10, 11], [20, 21], [30, 31]], [[12, 13], [22, 23], [32, 33]]]).float()
+    wanted = torch.tensor([[10, 11, 12, 13], [20, 21, 22, 23], [30, 31, 32, 33]]).float()
     expect(answer(x), wanted, "head 0 [10, 11], [20, 21], [30, 31]; head 1 [12, 13], …")
 
 

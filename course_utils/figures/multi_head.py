@@ -86,7 +86,7 @@ def _frame(axes: Axes, x: int, y: int, colour: str, half: float) -> None:
     axes.add_patch(Rectangle(corner, 2 * half, 2 * half, fill=False, edgecolor=colour, linewidth=1.6))
 
 
-def cells(panels: Sequence[tuple[str, Sequence[tuple[str, Int[Tensor, "rows columns"]]]]]) -> Figure:
+def cells(panels: Sequence[tuple[str, Sequence[tuple[str, Float[Tensor, "rows columns"]]]]]) -> Figure:
     """Columns of small tables, each with a title; the colour of a cell is the token (its tens digit) it comes from."""
     figure, columns = new_figure(3.6, columns=len(panels))
     for axes, (title, tables) in zip(columns, panels, strict=True):
@@ -96,7 +96,7 @@ def cells(panels: Sequence[tuple[str, Sequence[tuple[str, Int[Tensor, "rows colu
         for name, values in tables:
             axes.text(2.5, top, name, ha="center", va="center", fontsize=9, color=COLOURS["grey"])
             x0 = 2.5 - values.shape[1] / 2
-            for i, row in enumerate(values.tolist()):
+            for i, row in enumerate(values.int().tolist()):
                 for j, value in enumerate(row):
                     colour = COLOURS[_TOKENS[value // 10 - 1]]
                     corner = (x0 + j, top - 1.5 - i)
