@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_utils.corpora.pairs import Pair
-from course_utils.figures.attention_maps import attention_maps
+from course_utils.figures.attention_maps import draw_attention_map
 from course_utils.figures.diagrams import arrow, box, canvas
 from course_utils.figures.style import COLOURS, new_figure
 
@@ -95,7 +95,14 @@ def saturation(
 
 def maps(panels: Sequence[tuple[str, Float[Tensor, "queries data"], Sequence[str], Sequence[str]]]) -> Figure:
     """Weights side by side: (title, weights, names of the data vectors, names of the queries)."""
-    return attention_maps([(title, weights, Pair(tuple(x), tuple(q))) for title, weights, x, q in panels])
+    rows = max(len(queries) for _, _, _, queries in panels)
+    figure, places = new_figure(1.5 + 0.3 * rows, columns=len(panels))
+    for axes, (title, weights, data, queries) in zip(places, panels, strict=True):
+        draw_attention_map(axes, weights, Pair(tuple(data), tuple(queries)))
+        axes.set_title(title, fontsize=10)
+        axes.set_xlabel("data →", loc="left")
+        axes.set_ylabel("← queries", loc="top")
+    return figure
 
 
 def shares(rows: Mapping[str, float], chance: float) -> Figure:
