@@ -311,3 +311,21 @@ def test_stored_outputs_are_compared_with_the_reference_answers(tmp_path, monkey
     command = [sys.executable, "-m", "pytest", "--nbval", "--nbval-current-env", *options, "--answers", "reference"]
     done = subprocess.run([*command, path.name], cwd=tmp_path, capture_output=True, text=True)
     assert "1 failed" in done.stdout and "::by-hand" in done.stdout
+
+
+# ------------------------------------------------------------------ what the digest covers
+
+
+def test_the_digest_follows_the_figures_that_a_lesson_imports(tmp_path, monkeypatch):
+    texts = {
+        "style": "",
+        "maps": "from course_utils.figures.style import show",
+        "deep": "from course_utils.figures import maps, style",
+        "other": "",
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(f"# {name}\n{text}")
+    monkeypatch.setattr(build, "_FIGURES", tmp_path)
+    cell = "from course_utils.figures import deep as figures\nfrom course_utils.lessons.other import other"
+    found = [text.split()[1] for text in build._figure_sources({"style"}, [cell])]
+    assert found == ["deep", "maps", "style"]

@@ -83,11 +83,25 @@ def problems(lesson: syllabus.LessonInfo) -> list[str]:
 def digest(notebook: NotebookNode, lesson: syllabus.LessonInfo) -> str:
     """A short hash of what made the pictures, which no test compares: cells, answers, and the figures they name."""
     sources = [cell.source for cell in assemble.code_cells(_solved(notebook, lesson))]
-    always = [_FIGURES / f"{name}.py" for name in ("style", "diagrams", "curves", lesson.name)]
-    words = set(re.findall(r"\w+", "\n".join(sources)))
-    others = [path for path in sorted(_FIGURES.glob("[a-z]*.py")) if path.stem in words and path not in always]
-    sources += [path.read_text(encoding="utf-8") for path in always + others if path.exists()]
+    sources += _figure_sources({"style", "diagrams", "curves", lesson.name}, sources)
     return hashlib.sha256("\0".join(sources).encode()).hexdigest()[:16]
+
+
+def _figure_sources(names: set[str], sources: list[str]) -> list[str]:
+    """The sources of these figure modules, of those that `sources` import, and of those that they import."""
+    found: dict[str, str] = {}
+    names = names.union(*map(_figure_imports, sources))
+    while names:
+        paths = {name: _FIGURES / f"{name}.py" for name in names}
+        found |= {name: path.read_text(encoding="utf-8") if path.exists() else "" for name, path in paths.items()}
+        names = set().union(*(_figure_imports(found[name]) for name in names)) - found.keys()
+    return [found[name] for name in sorted(found)]
+
+
+def _figure_imports(source: str) -> set[str]:
+    """The modules X in `from course_utils.figures import X` and `from course_utils.figures.X import ...`."""
+    lists = re.findall(r"course_utils\.figures(?:\.(\w+)| import ([\w, ]+))", source)
+    return {word for dotted, names in lists for word in re.findall(r"\w+", dotted or re.sub(r" as \w+", "", names))}
 
 
 def _solved(notebook: NotebookNode, lesson: syllabus.LessonInfo) -> NotebookNode:
