@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
@@ -92,6 +93,21 @@ def _pad(
     # `pad_batch` looks at every id, which here would take a tenth of the training time.
     tokens = pad_sequence(sequences, batch_first=True, padding_value=pad_id)
     return tokens.to(device), torch.tensor([len(words) for words in sequences], device=device)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Lets PyTorch use one thread inside `with one_thread():`, or in a function below `@one_thread()`.
+
+    For many small steps, threads that wait for each other cost more than they give, and much more on a busy machine.
+    And the result does not depend on their number.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def train(

@@ -1,5 +1,6 @@
 """Lesson 01: the functions that a learner writes, and the promise that padding never changes anything."""
 
+import functools
 import itertools
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from course_utils.benchmarks import measured
+from course_utils.corpora.pairs import Pair
 from course_utils.corpora.vocabulary import Vocabulary, pad_batch
 from course_utils.lessons.rnn_translator import (
     RNNTranslator,
@@ -19,10 +21,11 @@ from course_utils.lessons.rnn_translator import (
     masked_cross_entropy,
     reverse_valid,
     rnn_step,
+    train_translator,
     translate,
     translation_loss,
 )
-from course_utils.training import TranslationBatch, batches_by_length, train
+from course_utils.training import TranslationBatch, batches_by_length, one_thread, train
 
 seeds = st.integers(0, 2**16)
 leading = st.lists(st.integers(1, 3), max_size=2).map(tuple)
@@ -462,3 +465,29 @@ def test_the_stored_table_shows_what_the_lesson_reads_from_it() -> None:
     assert long == 4 * short and all(a < b for a, b in zip(times[short], times[long], strict=True))
     for bleu in times.values():
         assert 6 < bleu[0] / bleu[-1] < 8, "about one seventh"
+
+
+def test_one_thread_gives_the_number_of_threads_back() -> None:
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            with pytest.raises(KeyError), one_thread():
+                assert torch.get_num_threads() == 1
+                raise KeyError
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_translator_does_not_depend_on_the_number_of_threads() -> None:
+    make_model = functools.partial(RNNTranslator, embedding_size=8, hidden_size=16, context_size=8)
+    examples = [Pair(("a", "b", "c"), ("x", "y")), Pair(("b", "a"), ("y",)), Pair(("c",), ("x", "x", "y"))]
+    before, losses = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            losses.append(train_translator(make_model, examples, steps=5).losses)
+    finally:
+        torch.set_num_threads(before)
+    assert losses[0] == losses[1] and len(losses[0]) == 5

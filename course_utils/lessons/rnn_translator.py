@@ -22,7 +22,7 @@ from course_utils.cache import code_key, remembered
 from course_utils.corpora.english_french import checksum
 from course_utils.corpora.pairs import Pair
 from course_utils.corpora.vocabulary import Vocabulary, pad_batch
-from course_utils.training import TranslationBatch, batches_by_length, train
+from course_utils.training import TranslationBatch, batches_by_length, one_thread, train
 
 
 def rnn_step(
@@ -273,6 +273,7 @@ class Trained(NamedTuple):
     losses: list[float]
 
 
+@one_thread()
 def train_translator(
     make_model: Callable[[int, int], nn.Module],
     pairs: Sequence[Pair],
@@ -284,6 +285,8 @@ def train_translator(
     seed: int = 0,
 ) -> Trained:
     """The lesson's training in one call, for measurements and for later lessons: the same seed, the same model.
+
+    It runs on one thread, so that the model does not depend on their number.
 
     `make_model(n_source, n_target)` makes the translator from the sizes of both vocabularies.
     """
