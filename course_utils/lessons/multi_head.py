@@ -9,6 +9,7 @@ Masks are boolean, True = may attend, as in lesson 05.
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -336,6 +337,18 @@ class ManyModels(nn.Module):
         return merge_heads(heads) @ self.w_o + self.bias
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Lets PyTorch use one thread: for many small steps, threads that wait for each other cost more than they give."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@one_thread()
 def train_many(
     n_heads: int, gain: float, *, n_seeds: int = 40, steps: int = 300, equal_queries: bool = False, seed: int = 0
 ) -> Float[Tensor, " seeds"]:
