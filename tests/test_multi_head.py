@@ -24,7 +24,6 @@ from course_utils.lessons.multi_head import (
     measured_attention_bytes,
     merge_heads,
     multi_head_attention,
-    one_thread,
     peak_memory,
     pytorch_attend,
     relation_weights,
@@ -351,13 +350,6 @@ def test_models_do_not_touch_each_other() -> None:
 def test_training_is_reproducible_and_learns() -> None:
     one, other = (train_many(4, 1.0, n_seeds=3, steps=150) for _ in range(2))
     assert torch.equal(one, other) and one.min() > 0.5  # guessing is right in 1 of 8
-
-
-def test_the_number_of_threads_comes_back() -> None:
-    before = torch.get_num_threads()
-    with one_thread():
-        assert torch.get_num_threads() == 1
-    assert torch.get_num_threads() == before
 
 
 # ------------------------------------------------------------------ memory and stored measurements

@@ -397,8 +397,16 @@ def test_sinusoids_make_the_order_learnable() -> None:
 
 
 def test_the_same_seed_trains_the_same_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the number of threads, which is as before afterwards."""
     monkeypatch.setattr(lesson, "STEPS", 10)
-    runs = [train_order_model(model_with("learned"), seed) for seed in (0, 0, 1)]
+    before, runs = torch.get_num_threads(), []
+    try:
+        for seed, threads in ((0, 1), (0, 2), (1, 2)):
+            torch.set_num_threads(threads)
+            runs.append(train_order_model(model_with("learned"), seed))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
     assert len(runs[0]) == 10 and runs[0] == runs[1] != runs[2]
 
 

@@ -9,7 +9,6 @@ Masks are boolean, True = may attend, as in lesson 05.
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 from course_utils.lessons.attention_layer import scaled_dot_product_attention, similarity_scores
 from course_utils.lessons.masking import causal_mask, masked_attention, require_fit
 from course_utils.lessons.self_attention import LearnedPositions
+from course_utils.training import one_thread
 
 
 def split_heads(x: Float[Tensor, "... tokens d_model"], n_heads: int) -> Float[Tensor, "... heads tokens d_k"]:
@@ -335,17 +335,6 @@ class ManyModels(nn.Module):
         weighted = self.weights(tokens).flatten(-2).unsqueeze(-1) * values
         heads = weighted.unflatten(-2, tokens.shape[1:3]).sum(dim=-2)  # (seeds, heads, batch, d_k)
         return merge_heads(heads) @ self.w_o + self.bias
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Lets PyTorch use one thread: for many small steps, threads that wait for each other cost more than they give."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 @one_thread()
