@@ -26,6 +26,7 @@ from course_utils.lessons.masking import (
     other_inputs,
     padding_mask,
 )
+from course_utils.lessons.multi_head import MultiHeadAttention, attend, pytorch_attend
 from course_utils.lessons.rnn_translator import Encoder, RNNTranslator
 
 N_IDS, TIME = 9, 7
@@ -70,11 +71,24 @@ def attends(model: nn.Module, tokens: Tensor, lengths: Tensor) -> Tensor:
     return valid(masked_attention(x, x, x, padding_mask(lengths, tokens.shape[1]))[0], lengths)
 
 
+def sees_words(model: nn.Module, tokens: Tensor, lengths: Tensor) -> Tensor:
+    """A multi-head layer over embedded tokens, whose padding it does not see."""
+    embedding, layer = model
+    return valid(layer(embedding(tokens), mask=padding_mask(lengths.unsqueeze(1), tokens.shape[1])), lengths)
+
+
 # Name -> model and token ids (batch, time), or numbers (batch, time, features). Outputs are (batch, time, ...).
 CAUSAL: dict[str, Callable[[], tuple[nn.Module, Tensor]]] = {
     "01 translator": lambda: (Call(RNN(), reads_target), TARGET),
     **{f"02 {d.__name__}": lambda d=d: (Call(ATTENTION(decoder=d), reads_target), TARGET) for d in DECODERS},
     "05 character model": lambda: (CharacterModel(N_IDS, causal_attention, 8), ids(0, 4, TIME)),
+    **{
+        f"06 multi-head, {f.__name__}": lambda f=f: (
+            Call(MultiHeadAttention(12, 3, attend=f), partial(nn.Module.__call__, is_causal=True)),
+            torch.randn(4, TIME, 12),
+        )
+        for f in (attend, pytorch_attend)
+    },
 }
 
 # Models that do look ahead: the same test must find them.
@@ -96,6 +110,7 @@ PADDED: dict[str, Callable[[], nn.Module]] = {
         for d in DECODERS
     },
     "05 attention": lambda: Call(nn.Embedding(N_IDS, 4), attends),
+    "06 multi-head": lambda: Call(nn.ModuleList([nn.Embedding(N_IDS, 12), MultiHeadAttention(12, 3)]), sees_words),
 }
 
 # Models to which padding is like any other word: the same test must find them.
