@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from course_utils.training import train
+from course_utils.training import one_thread, train
 
 
 def similarity_scores(
@@ -194,10 +194,11 @@ class Trained(NamedTuple):
     share_right: float
 
 
+@one_thread()
 def train_reader(
     make_model: Callable[[], CardReader], *, steps: int = STEPS, seed: int = 0, device: torch.device | str = "cpu"
 ) -> Trained:
-    """Trains a new reader on `steps` batches of new cards and tests it on 64 more tables, the same for every reader."""
+    """Trains a new reader on `steps` batches of new cards, on one thread; tests it on 64 tables, the same for all."""
     torch.manual_seed(seed)
     model = make_model().to(device)
     losses = train(model, _batches(seed, device), card_loss, steps=steps, learning_rate=LEARNING_RATE, warmup=WARMUP)
