@@ -286,7 +286,7 @@ def test_the_layouts_differ_by_an_order_of_columns(
     order = half_split_order(2 * n_pairs)
     assert sorted(order.tolist()) == list(range(2 * n_pairs))
     got = apply_rotary_half_split(x, positions)
-    # The way Llama's code writes it: two copies of the angles, and the halves swapped with a minus.
+    # The way GPT-NeoX's code writes it: two copies of the angles, and the halves swapped with a minus.
     theta = torch.tensor([10000 ** (-2 * i / (2 * n_pairs)) for i in range(n_pairs)], dtype=torch.float64)
     angles = torch.outer(positions.double(), theta).repeat(1, 2)
     first, second = x.double().chunk(2, dim=-1)

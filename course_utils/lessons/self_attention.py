@@ -139,7 +139,7 @@ def half_split_order(d_k: int) -> Int[Tensor, " d_k"]:
 def apply_rotary_half_split(
     x: Float[Tensor, "... tokens d_k"], positions: Int[Tensor, " tokens"]
 ) -> Float[Tensor, "... tokens d_k"]:
-    """The same rotations in the other layout: pair i is columns i and i + d_k / 2, as in Llama's public code."""
+    """The same rotations in the other layout: pair i is columns i and i + d_k / 2, as in GPT-NeoX."""
     order = half_split_order(x.shape[-1])
     return apply_rotary(x[..., order.argsort()], positions)[..., order]
 
