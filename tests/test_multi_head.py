@@ -226,18 +226,12 @@ def test_gradients_of_attend() -> None:
 class Causal(nn.Module):
     """A causal layer as `leaks_future` wants it."""
 
-    def __init__(self, function=attend) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.layer = MultiHeadAttention(12, 3, function)
+        self.layer = MultiHeadAttention(12, 3)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.layer(x, is_causal=True)
-
-
-@pytest.mark.parametrize("function", [attend, pytorch_attend])
-def test_a_causal_layer_does_not_leak(function) -> None:
-    torch.manual_seed(0)
-    assert not leaks_future(Causal(function), torch.randn(2, 7, 12))
 
 
 @pytest.mark.parametrize("wrong", ["split_heads", "merge_heads"])
@@ -248,7 +242,7 @@ def test_a_reshape_without_transpose_leaks(monkeypatch, wrong: str) -> None:
     }
     monkeypatch.setattr(f"course_utils.lessons.multi_head.{wrong}", reshape[wrong])
     torch.manual_seed(0)
-    assert leaks_future(Causal(), torch.randn(2, 7, 12))
+    assert leaks_future(Causal(), torch.randn(2, 7, 12))  # as it is, it does not: test_model_promises.py
 
 
 @few

@@ -1,9 +1,9 @@
 """The exercise engine, and one module a lesson: checks, known mistakes, hints.
 
-A lesson's module needs three names: `Exercise`, `expect` and, for what `expect` cannot say, `Mismatch`.
+A lesson's module needs four names: `Exercise`, `expect`, `gradients` and, for what `expect` cannot say, `Mismatch`.
 """
 
-from course_utils.exercises.compare import Mismatch, expect
+from course_utils.exercises.compare import Mismatch, expect, gradients
 from course_utils.exercises.exercise import Exercise
 
-__all__ = ["Exercise", "Mismatch", "expect"]
+__all__ = ["Exercise", "Mismatch", "expect", "gradients"]

@@ -2,7 +2,7 @@
 
 import torch
 
-from course_utils.exercises import Exercise, expect
+from course_utils.exercises import Exercise, expect, gradients
 from course_utils.lessons import attention_layer
 from course_utils.lessons.attention_layer import scaled_dot_product_attention, similarity_scores
 
@@ -14,12 +14,13 @@ def _random(rng, *shape, dtype=torch.float32):
 
 
 def _gradients(function, values):
-    """The gradient of the sum of squares of the first result, for each input (zeros where none arrives)."""
-    leaves = [v.clone().requires_grad_() for v in values]
-    result = function(*leaves)
-    result = result[0] if isinstance(result, tuple) else result
-    found = torch.autograd.grad(result.square().sum(), leaves, allow_unused=True)
-    return [torch.zeros_like(v) if g is None else g for g, v in zip(found, values, strict=True)]
+    """The gradient of the sum of squares of the first result, for each input."""
+
+    def total(*leaves):
+        result = function(*leaves)
+        return (result[0] if isinstance(result, tuple) else result).square().sum()
+
+    return gradients(total, values)
 
 
 def _same_pair(got, wanted, where):

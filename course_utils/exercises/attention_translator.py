@@ -2,7 +2,7 @@
 
 import torch
 
-from course_utils.exercises import Exercise, expect
+from course_utils.exercises import Exercise, expect, gradients
 from course_utils.lessons import attention_translator
 from course_utils.lessons.attention_translator import alignment_scores, attention_weights, context_vector
 
@@ -53,14 +53,10 @@ def _(answer, rng):
 @ex.check("gradients reach the query and the states")
 def _(answer, rng):
     values = _query_and_states(rng, 2)
-    gradients = []
-    for function in (answer, alignment_scores):
-        leaves = [v.clone().requires_grad_() for v in values]
-        scores = function(*leaves)
-        expect(scores.detach(), alignment_scores(*values), "the scores themselves")
-        found = torch.autograd.grad(scores.square().sum(), leaves, allow_unused=True)
-        gradients.append([torch.zeros_like(v) if g is None else g for g, v in zip(found, values, strict=True)])
-    expect(gradients[0], gradients[1], "gradients of query and states")
+    expect(answer(*values), alignment_scores(*values), "the scores themselves")
+    got = gradients(lambda *v: answer(*v).square().sum(), values)
+    wanted = gradients(lambda *v: alignment_scores(*v).square().sum(), values)
+    expect(got, wanted, "gradients of query and states")
 
 
 @ex.mistake(
@@ -166,14 +162,10 @@ def _(answer, rng):
 @ex.check("exactly no gradient to the padding")
 def _(answer, rng):
     scores, lengths = _scores(rng, 5)
-    gradients = []
-    for function in (answer, attention_weights):
-        leaf = scores.clone().requires_grad_()
-        weights = function(leaf, lengths)
-        expect(weights.detach(), attention_weights(scores, lengths), "the weights themselves")
-        (gradient,) = torch.autograd.grad(weights.square().sum(), leaf, allow_unused=True)
-        gradients.append(torch.zeros_like(leaf) if gradient is None else gradient)
-    expect(gradients[0], gradients[1], "gradient of the scores")
+    expect(answer(scores, lengths), attention_weights(scores, lengths), "the weights themselves")
+    got = gradients(lambda leaf: answer(leaf, lengths).square().sum(), [scores])
+    wanted = gradients(lambda leaf: attention_weights(leaf, lengths).square().sum(), [scores])
+    expect(got, wanted, "gradient of the scores")
 
 
 @ex.mistake("softmax over the wrong axis", hint="`dim=0` goes over the batch. The weights of *one* sentence sum to 1.")

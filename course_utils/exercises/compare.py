@@ -4,6 +4,7 @@ Everything a check compares goes through `expect`. Types are compared with `type
 object can fake, so an object that claims to equal everything never passes.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -165,3 +166,13 @@ def _numbers(values: Tensor) -> str:
     if values.dim() <= 1:
         return "[" + ", ".join(_number(v) for v in values.reshape(-1)) + "]"
     return "[" + ", ".join(_numbers(row) for row in values) + "]"
+
+
+def gradients(total: Callable[..., Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The gradient of the number `total(*inputs)` for each input; zeros where none arrives.
+
+    `total` gets copies, so that the inputs stay as they are.
+    """
+    leaves = [value.clone().requires_grad_() for value in inputs]
+    found = torch.autograd.grad(total(*leaves), leaves, allow_unused=True)
+    return [torch.zeros_like(value) if one is None else one for one, value in zip(found, leaves, strict=True)]

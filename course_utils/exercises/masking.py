@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from course_utils.exercises import Exercise, expect
+from course_utils.exercises import Exercise, expect, gradients
 from course_utils.lessons import masking
 from course_utils.lessons.masking import causal_mask, masked_softmax, other_inputs, padding_mask
 
@@ -269,15 +269,11 @@ def _(answer, rng):
     scores, mask = _scores_and_mask(rng, 2)
     mask[0, 1] = F
     factors = torch.randn(2, 5, 7, generator=rng)
-    gradients = []
-    for function in (answer, masked_softmax):
-        leaf = scores.clone().requires_grad_()
-        weights = function(leaf, mask)
-        expect(weights.detach(), masked_softmax(scores, mask), "the weights, with row [0, 1] of the mask all False")
-        (found,) = torch.autograd.grad((weights * factors).sum(), leaf, allow_unused=True)
-        gradients.append(torch.zeros_like(scores) if found is None else found)
-    expect(gradients[0], gradients[1], "the gradient of a weighted sum of the weights")
-    expect(bool((gradients[0][~mask] == 0).all()), True, "the gradient of hidden scores is exactly 0")
+    expect(answer(scores, mask), masked_softmax(scores, mask), "the weights, with row [0, 1] of the mask all False")
+    (got,) = gradients(lambda leaf: (answer(leaf, mask) * factors).sum(), [scores])
+    (wanted,) = gradients(lambda leaf: (masked_softmax(leaf, mask) * factors).sum(), [scores])
+    expect(got, wanted, "the gradient of a weighted sum of the weights")
+    expect(bool((got[~mask] == 0).all()), True, "the gradient of hidden scores is exactly 0")
 
 
 @ex.mistake(

@@ -1,9 +1,11 @@
 """Lesson 06's exercises: vectors cut into heads and put together again, attention in all heads, and what it stores."""
 
+from functools import partial
+
 import torch
 from torch import nn
 
-from course_utils.exercises import Exercise, expect
+from course_utils.exercises import Exercise, expect, gradients
 from course_utils.lessons import multi_head
 from course_utils.lessons.masking import masked_attention, padding_mask
 from course_utils.lessons.multi_head import attention_matrix_bytes, merge_heads, multi_head_attention, split_heads
@@ -17,8 +19,7 @@ def _random(rng, *shape, dtype=torch.float32):
 
 def _gradient(function, x, factors):
     """The gradient of the sum of all results, each times its factor."""
-    leaf = x.clone().requires_grad_()
-    return torch.autograd.grad((function(leaf) * factors).sum(), leaf, allow_unused=True)[0]
+    return gradients(lambda leaf: (function(leaf) * factors).sum(), [x])[0]
 
 
 # ---- split_heads ---------------------------------------------------------------------------------------------
@@ -363,13 +364,13 @@ def _(answer, rng):
 def _(answer, rng):
     *values, n_heads = _inputs(rng, 2, dtype=torch.float64)
     factors = _random(rng, 2, 5, 9, dtype=torch.float64)
-    gradients = []
-    for function in (answer, multi_head_attention):
-        leaves = [value.clone().requires_grad_() for value in values]
+
+    def total(function, *leaves):
         outputs, weights = function(*leaves, n_heads)
-        found = torch.autograd.grad((outputs * factors).sum() + weights.square().sum(), leaves, allow_unused=True)
-        gradients.append([torch.zeros_like(v) if g is None else g for g, v in zip(found, leaves, strict=True)])
-    expect(*gradients, "the gradients of queries, data, w_q, w_k, w_v and w_o")
+        return (outputs * factors).sum() + weights.square().sum()
+
+    got, wanted = (gradients(partial(total, function), values) for function in (answer, multi_head_attention))
+    expect(got, wanted, "the gradients of queries, data, w_q, w_k, w_v and w_o")
 
 
 def _variant(

@@ -8,7 +8,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_utils.corpora.pairs import Pair
-from course_utils.figures.attention_maps import draw_attention_map
+from course_utils.figures.attention_maps import attention_maps
+from course_utils.figures.curves import running_mean
 from course_utils.figures.diagrams import arrow, box, canvas
 from course_utils.figures.style import COLOURS, new_figure
 
@@ -95,14 +96,8 @@ def saturation(
 
 def maps(panels: Sequence[tuple[str, Float[Tensor, "queries data"], Sequence[str], Sequence[str]]]) -> Figure:
     """Weights side by side: (title, weights, names of the data vectors, names of the queries)."""
-    rows = max(len(queries) for _, _, _, queries in panels)
-    figure, places = new_figure(1.5 + 0.3 * rows, columns=len(panels))
-    for axes, (title, weights, data, queries) in zip(places, panels, strict=True):
-        draw_attention_map(axes, weights, Pair(tuple(data), tuple(queries)))
-        axes.set_title(title, fontsize=10)
-        axes.set_xlabel("data →", loc="left")
-        axes.set_ylabel("← queries", loc="top")
-    return figure
+    named = [(title, weights, Pair(tuple(data), tuple(queries))) for title, weights, data, queries in panels]
+    return attention_maps(named, sides=("data", "queries"))
 
 
 def shares(rows: Mapping[str, float], chance: float) -> Figure:
@@ -128,8 +123,7 @@ def training(
     """Left: the loss of some readers while they train. Right: right answers against d_k. `chance`: loss, share."""
     figure, (left, right) = new_figure(3.3, columns=2)
     for (label, values), colour in zip(losses.items(), (SCALED, RAW, COLOURS["green"]), strict=False):
-        smooth = [sum(values[max(0, i - 20) : i]) / min(i, 20) for i in range(1, len(values) + 1)]
-        left.plot(range(1, len(values) + 1), smooth, color=colour, linewidth=2, label=label)
+        left.plot(range(1, len(values) + 1), running_mean(values, 20), color=colour, linewidth=2, label=label)
     left.axhline(chance[0], color=COLOURS["grey"], linestyle="--", linewidth=1.2)
     left.set(xlabel="training step", ylabel="loss (nats a question)", ylim=(0, 5.2), title="$d_k$ = 64")
     left.legend(loc="upper right", fontsize=8.5)

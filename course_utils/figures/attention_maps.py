@@ -12,26 +12,34 @@ from course_utils.corpora.pairs import Pair
 from course_utils.figures.style import COLOURS, new_figure
 
 _WRITTEN = 90  # maps with at most so many cells show their numbers
+_SIDES = ("read", "written")  # what stands along the top, and what down the side
 
 
-def attention_map(weights: Float[Tensor, "target source"], pair: Pair) -> Figure:
-    """One map. The pair's sure links are drawn as red frames, links that are only possible as dotted ones."""
+def attention_map(weights: Float[Tensor, "target source"], pair: Pair, sides: tuple[str, str] = _SIDES) -> Figure:
+    """One map. The pair's sure links are drawn as red frames, links that are only possible as dotted ones.
+
+    `sides` says what the columns and the rows are.
+    """
     figure, axes = new_figure(1.1 + 0.34 * len(pair.target))
-    draw_attention_map(axes, weights, pair)
+    _draw_attention_map(axes, weights, pair, sides)
     return figure
 
 
-def attention_maps(maps: Sequence[tuple[str, Float[Tensor, "target source"], Pair]]) -> Figure:
+def attention_maps(
+    maps: Sequence[tuple[str, Float[Tensor, "target source"], Pair]], sides: tuple[str, str] = _SIDES
+) -> Figure:
     """Several maps side by side: (title, weights, pair)."""
     rows = max(len(pair.target) for _, _, pair in maps)
     figure, panels = new_figure(1.5 + 0.3 * rows, columns=len(maps))
     for axes, (title, weights, pair) in zip(panels, maps, strict=True):
-        draw_attention_map(axes, weights, pair)
+        _draw_attention_map(axes, weights, pair, sides)
         axes.set_title(title, fontsize=10)
     return figure
 
 
-def draw_attention_map(axes: Axes, weights: Float[Tensor, "target source"], pair: Pair) -> None:
+def _draw_attention_map(
+    axes: Axes, weights: Float[Tensor, "target source"], pair: Pair, sides: tuple[str, str]
+) -> None:
     """Draw a map into given axes. Raises ValueError where the words do not fit the weights."""
     shape = (len(pair.target), len(pair.source))
     if tuple(weights.shape) != shape:
@@ -43,8 +51,8 @@ def draw_attention_map(axes: Axes, weights: Float[Tensor, "target source"], pair
     axes.set_yticks(range(len(pair.target)), pair.target)
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
-    axes.set_xlabel("read →", loc="left", fontsize=8.5, color=COLOURS["grey"])
-    axes.set_ylabel("← written", loc="top", fontsize=8.5, color=COLOURS["grey"])
+    axes.set_xlabel(f"{sides[0]} →", loc="left", fontsize=8.5, color=COLOURS["grey"])
+    axes.set_ylabel(f"← {sides[1]}", loc="top", fontsize=8.5, color=COLOURS["grey"])
     axes.tick_params(length=0)
     axes.grid(False)
     if weights.numel() <= _WRITTEN:

@@ -11,13 +11,23 @@ Bin = tuple[int, int]
 _ORDER = ("blue", "orange", "green", "purple", "sky", "red")
 
 
+def running_mean(values: Sequence[float], n: int) -> list[float]:
+    """The mean of each value and the ones before it, `n` in all (fewer at the beginning)."""
+    return [sum(values[max(0, i - n) : i]) / min(i, n) for i in range(1, len(values) + 1)]
+
+
 def loss_curve(losses: Sequence[float], *, chance: float, unit: str = "nats per token", smooth: int = 50) -> Figure:
     """The loss of every training step, faint, with its running mean over `smooth` steps and the loss of guessing."""
     figure, axes = new_figure(2.8)
     steps = range(1, len(losses) + 1)
-    means = [sum(losses[max(0, i - smooth) : i]) / min(i, smooth) for i in steps]
     axes.plot(steps, losses, color=COLOURS["sky"], alpha=0.45, linewidth=0.8, label="each step")
-    axes.plot(steps, means, color=COLOURS["blue"], linewidth=2, label=f"mean of the last {smooth} steps")
+    axes.plot(
+        steps,
+        running_mean(losses, smooth),
+        color=COLOURS["blue"],
+        linewidth=2,
+        label=f"mean of the last {smooth} steps",
+    )
     axes.axhline(chance, color=COLOURS["grey"], linestyle="--", linewidth=1.2, label="all words equally likely")
     axes.set(xlabel="training step", ylabel=f"loss ({unit})", xlim=(0, len(losses)), ylim=(0, None))
     axes.legend(loc="upper right", bbox_to_anchor=(1, 0.9))

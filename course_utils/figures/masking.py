@@ -8,6 +8,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from course_utils.figures.curves import running_mean
 from course_utils.figures.diagrams import arrow, box, canvas
 from course_utils.figures.style import COLOURS, new_figure
 
@@ -71,9 +72,9 @@ def loss_curves(curves: Mapping[str, Sequence[float]], *, chance: float, smooth:
     """The training loss of each model, as the mean of the last `smooth` steps."""
     figure, axes = new_figure(2.8)
     for (label, losses), colour in zip(curves.items(), _LINES, strict=False):
-        steps = range(1, len(losses) + 1)
-        means = [sum(losses[max(0, i - smooth) : i]) / min(i, smooth) for i in steps]
-        axes.plot(steps, means, color=COLOURS[colour], linewidth=2, label=label)
+        axes.plot(
+            range(1, len(losses) + 1), running_mean(losses, smooth), color=COLOURS[colour], linewidth=2, label=label
+        )
         axes.set_xlim(0, len(losses))
     _guessing(axes, chance)
     axes.set(xlabel="training step", ylabel="loss (nats per character)", ylim=(0, None))
