@@ -1,13 +1,15 @@
-"""Lesson 03: the layer against PyTorch's own, in every precision; what it does to a permutation; the card task."""
+"""Lesson 03: the layer with large numbers, in another order and with wrong shapes; the card task.
+
+That it is PyTorch's attention, in every precision, is in test_function_promises.py.
+"""
 
 import math
 from functools import partial
 
-import jaxtyping
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -22,103 +24,20 @@ from course_utils.lessons.attention_layer import (
     score_variance,
     share_right,
     similarity_scores,
-    softmax_gradient,
     train_reader,
 )
 from course_utils.lessons.attention_translator import alignment_scores, attention_weights, context_vector
-
-DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-
-seeds = st.integers(0, 2**16)
-sizes = st.integers(1, 6)
-leading = st.lists(st.integers(1, 3), max_size=2).map(tuple)
-dtypes = st.sampled_from(DTYPES)
-few = settings(max_examples=40, deadline=None)
+from tests.helpers import few, generator, leading, numbers, seeds
 
 
-def numbers(seed: int, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
-
-
-def attention_inputs(
-    seed: int, lead: tuple[int, ...], queries: int, keys: int, d_k: int, d_v: int, dtype: torch.dtype = torch.float64
-) -> tuple[Tensor, Tensor, Tensor]:
-    shapes = (queries, d_k), (keys, d_k), (keys, d_v)
-    return tuple(numbers(seed + i, *lead, *shape, dtype=dtype) for i, shape in enumerate(shapes))
-
-
-def layer_inputs(
-    seed: int, lead: tuple[int, ...] = (), dtype: torch.dtype = torch.float64, queries: int = 5, data: int = 7
-) -> list[Tensor]:
+def layer_inputs(seed: int, lead: tuple[int, ...] = (), queries: int = 5, data: int = 7) -> list[Tensor]:
     """Queries of width 3, data of width 6, d_k 4, d_v 2; projected vectors have a variance of about 1."""
     vectors = numbers(seed, *lead, queries, 3), numbers(seed + 1, *lead, data, 6)
     matrices = [numbers(seed + 2 + i, *shape) / shape[0] ** 0.5 for i, shape in enumerate([(3, 4), (6, 4), (6, 2)])]
-    return [x.to(dtype) for x in (*vectors, *matrices)]
+    return [*vectors, *matrices]
 
 
-# ------------------------------------------------------------------ against PyTorch
-
-
-def assert_as_exact_as_pytorch(got: Tensor, inputs: tuple[Tensor, ...]) -> None:
-    """At most twice the error of PyTorch's own attention in this precision, and two roundings of the largest value.
-
-    PyTorch computes half precision in float32 inside, so the layer has more roundings. In float64 both are exact.
-    """
-    exact = F.scaled_dot_product_attention(*(x.double() for x in inputs))
-    theirs = F.scaled_dot_product_attention(*inputs)
-    assert (got.dtype, got.shape) == (theirs.dtype, theirs.shape)
-    if got.dtype == torch.float64:
-        torch.testing.assert_close(got, exact, rtol=1e-12, atol=1e-12)
-        return
-    error, their_error = ((x.double() - exact).abs().max() for x in (got, theirs))
-    assert error <= 2 * their_error + 2 * torch.finfo(got.dtype).eps * inputs[2].double().abs().max()
-
-
-@few
-@given(leading, sizes, sizes, st.integers(1, 70), sizes, dtypes, seeds)
-def test_attention_is_pytorchs(
-    lead: tuple[int, ...], queries: int, keys: int, d_k: int, d_v: int, dtype: torch.dtype, seed: int
-) -> None:
-    inputs = attention_inputs(seed, lead, queries, keys, d_k, d_v, dtype)
-    outputs, weights = scaled_dot_product_attention(*inputs)
-    assert_as_exact_as_pytorch(outputs, inputs)
-    assert (weights.dtype, weights.shape) == (dtype, (*lead, queries, keys))
-    assert (weights >= 0).all()
-    tolerance = keys * torch.finfo(dtype).eps
-    torch.testing.assert_close(
-        weights.sum(dim=-1).double(), torch.ones(*lead, queries).double(), rtol=0, atol=tolerance
-    )
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("lead", [(), (3,), (2, 3)])
-def test_attention_is_pytorchs_on_larger_inputs(lead: tuple[int, ...], dtype: torch.dtype) -> None:
-    inputs = attention_inputs(0, lead, queries=33, keys=65, d_k=128, d_v=40, dtype=dtype)
-    assert_as_exact_as_pytorch(scaled_dot_product_attention(*inputs)[0], inputs)
-
-
-@few
-@given(leading, sizes, sizes, dtypes, seeds)
-def test_cross_attention_is_pytorchs_with_projections(
-    lead: tuple[int, ...], queries: int, data: int, dtype: torch.dtype, seed: int
-) -> None:
-    inputs = layer_inputs(seed, lead, dtype, queries, data)
-    q, x, w_q, w_k, w_v = inputs
-    outputs, _ = cross_attention(*inputs)
-    assert_as_exact_as_pytorch(outputs, (q @ w_q, x @ w_k, x @ w_v))
-
-
-@few
-@given(leading, sizes, sizes, sizes, dtypes, seeds)
-def test_scores_are_dot_products(
-    lead: tuple[int, ...], queries: int, keys: int, d_k: int, dtype: torch.dtype, seed: int
-) -> None:
-    q, k, _ = attention_inputs(seed, lead, queries, keys, d_k, 1, dtype)
-    scores = similarity_scores(q, k)
-    exact = torch.einsum("...qd,...kd->...qk", q.double(), k.double())
-    assert scores.dtype == dtype
-    largest = (q.double().abs().sum(-1).max() * k.double().abs().max()).item()
-    torch.testing.assert_close(scores.double(), exact, rtol=0, atol=2 * torch.finfo(dtype).eps * largest)
+# ------------------------------------------------------------------ numbers
 
 
 def test_one_query_is_lesson_02s_step() -> None:
@@ -143,15 +62,6 @@ def test_large_scores_give_all_weight_to_the_largest() -> None:
     assert torch.equal(weights, torch.tensor([[0.0, 1.0, 0.0]])) and torch.equal(outputs, weights)
 
 
-def test_gradients_in_double_precision() -> None:
-    inputs = [x.requires_grad_() for x in attention_inputs(0, (2,), 3, 4, 5, 2)]
-    assert torch.autograd.gradcheck(scaled_dot_product_attention, inputs)
-    assert torch.autograd.gradcheck(similarity_scores, inputs[:2])
-    assert torch.autograd.gradcheck(cross_attention, [x.requires_grad_() for x in layer_inputs(0, (2,))])
-    draws = [numbers(seed, 2, 5, 3).requires_grad_() for seed in (0, 1)]
-    assert torch.autograd.gradcheck(score_variance, draws)
-
-
 # ------------------------------------------------------------------ order
 
 
@@ -161,7 +71,7 @@ def test_order_of_data_does_not_matter_and_outputs_follow_the_queries(
     lead: tuple[int, ...], n_queries: int, n_data: int, seed: int
 ) -> None:
     queries, data, *matrices = layer_inputs(seed, lead, queries=n_queries, data=n_data)
-    rows, columns = (torch.randperm(n, generator=torch.Generator().manual_seed(seed)) for n in (n_queries, n_data))
+    rows, columns = (torch.randperm(n, generator=generator(seed)) for n in (n_queries, n_data))
     outputs, weights = cross_attention(queries, data, *matrices)
     moved, moved_weights = cross_attention(queries, data[..., columns, :], *matrices)
     torch.testing.assert_close(moved, outputs)
@@ -172,18 +82,14 @@ def test_order_of_data_does_not_matter_and_outputs_follow_the_queries(
 
 
 def test_output_is_inside_the_values() -> None:
-    queries, keys, values = attention_inputs(3, (), 50, 7, 4, 3)
-    outputs, _ = scaled_dot_product_attention(queries, keys, values)
+    queries, keys, values = numbers(3, 50, 4), numbers(4, 7, 4), numbers(5, 7, 3)
+    outputs, weights = scaled_dot_product_attention(queries, keys, values)
+    assert (weights >= 0).all()
+    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(50).double())
     assert (outputs <= values.max(dim=0).values + 1e-12).all() and (outputs >= values.min(dim=0).values - 1e-12).all()
 
 
 # ------------------------------------------------------------------ wrong shapes
-
-
-@pytest.fixture
-def no_hook(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a learner calls the functions: the tests' own check of shapes, which comes first, is off."""
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
 @pytest.mark.usefixtures("no_hook")
@@ -239,17 +145,6 @@ def test_keys_of_another_width_than_the_queries() -> None:
 # ------------------------------------------------------------------ variance, entropy, gradient
 
 
-@few
-@given(leading, st.integers(2, 6), sizes, seeds)
-def test_score_variance_is_a_loop(lead: tuple[int, ...], draws: int, d_k: int, seed: int) -> None:
-    queries, keys = numbers(seed, *lead, draws, d_k), numbers(seed + 1, *lead, draws, d_k)
-    got = score_variance(queries, keys)
-    assert got.shape == lead
-    pairs = zip(queries.reshape(-1, draws, d_k), keys.reshape(-1, draws, d_k), strict=True)
-    expected = [torch.stack([q.dot(k) for q, k in zip(*pair, strict=True)]).var() for pair in pairs]
-    torch.testing.assert_close(got.reshape(-1), torch.stack(expected))
-
-
 @pytest.mark.parametrize("d_k", [1, 4, 64, 256])
 def test_variance_of_a_score_is_d_k(d_k: int) -> None:
     queries, keys = numbers(0, 20_000, d_k), numbers(1, 20_000, d_k)
@@ -263,20 +158,11 @@ def test_entropy_of_known_weights() -> None:
     torch.testing.assert_close(entropy(weights), torch.tensor([math.log(4), 0.0, math.log(2)]))
 
 
-@few
-@given(leading, st.integers(1, 5), seeds)
-def test_softmax_gradient_is_autograds(lead: tuple[int, ...], n: int, seed: int) -> None:
-    scores = numbers(seed, *lead, n)
-    got = softmax_gradient(torch.softmax(scores, dim=-1)).reshape(-1, n, n)
-    for matrix, row in zip(got, scores.reshape(-1, n), strict=True):
-        torch.testing.assert_close(matrix, torch.autograd.functional.jacobian(partial(torch.softmax, dim=-1), row))
-
-
 # ------------------------------------------------------------------ the card task
 
 
 def test_every_question_has_one_card_and_its_colour_is_the_answer() -> None:
-    names, colours, questions, answers = draw_cards(torch.Generator().manual_seed(0), batch=4, cards=9, questions=5)
+    names, colours, questions, answers = draw_cards(generator(0), batch=4, cards=9, questions=5)
     assert names.shape == colours.shape == (4, 9) and questions.shape == answers.shape == (4, 5)
     for table in range(4):
         card_of = dict(zip(names[table].tolist(), colours[table].tolist(), strict=True))
@@ -285,7 +171,7 @@ def test_every_question_has_one_card_and_its_colour_is_the_answer() -> None:
 
 
 def test_cards_come_from_the_generator() -> None:
-    first, again, other = (draw_cards(torch.Generator().manual_seed(seed)) for seed in (0, 0, 1))
+    first, again, other = (draw_cards(generator(seed)) for seed in (0, 0, 1))
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
     assert not torch.equal(first.names, other.names)
 
@@ -304,7 +190,7 @@ def test_tied_reader_has_one_matrix_less_and_ten_tied_are_six_apart() -> None:
 def test_factor_undoes_the_scale() -> None:
     torch.manual_seed(0)
     reader = CardReader(16, 4, factor=4.0)
-    cards = draw_cards(torch.Generator().manual_seed(0), batch=2, cards=7, questions=3)
+    cards = draw_cards(generator(0), batch=2, cards=7, questions=3)
     _, weights = reader(cards.names, cards.colours, cards.questions)
     data = (reader.name(cards.names) + reader.colour(cards.colours)) / 2**0.5
     scores = similarity_scores(reader.asked(cards.questions) @ reader.w_q, data @ reader.w_k)
@@ -312,7 +198,7 @@ def test_factor_undoes_the_scale() -> None:
 
 
 def test_a_reader_that_guesses_pays_log_colours_and_one_that_knows_is_right() -> None:
-    cards = draw_cards(torch.Generator().manual_seed(0), batch=3)
+    cards = draw_cards(generator(0), batch=3)
 
     def know(names: Tensor, colours: Tensor, questions: Tensor) -> tuple[Tensor, None]:
         return 50 * F.one_hot(cards.answers, COLOURS).float(), None

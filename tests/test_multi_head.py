@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -22,7 +22,6 @@ from course_utils.lessons.multi_head import (
     copy_weights,
     markers,
     measured_attention_bytes,
-    merge_heads,
     multi_head_attention,
     peak_memory,
     pytorch_attend,
@@ -31,18 +30,11 @@ from course_utils.lessons.multi_head import (
     tables,
     train_many,
 )
+from tests.helpers import FunctionModule, few, generator, leading, numbers, seeds, sizes
 
-seeds = st.integers(0, 2**16)
-sizes = st.integers(1, 5)
-leading = st.lists(st.integers(1, 3), max_size=2).map(tuple)
-few = settings(max_examples=25, deadline=None)
 # bfloat16 keeps 8 bits: two correct orders of the same sums differ by some units of the last one.
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 4e-2}
 DTYPES = st.sampled_from(list(TOLERANCE))
-
-
-def numbers(seed: int, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
 
 
 def close(got: Tensor, wanted: Tensor) -> None:
@@ -53,49 +45,12 @@ def close(got: Tensor, wanted: Tensor) -> None:
 # ------------------------------------------------------------------ heads
 
 
-@few
-@given(leading, sizes, sizes, sizes, seeds)
-def test_a_head_holds_its_own_columns_of_every_token(lead, n_tokens, n_heads, d_k, seed) -> None:
-    x = numbers(seed, *lead, n_tokens, n_heads * d_k)
-    heads = split_heads(x, n_heads)
-    assert heads.shape == (*lead, n_heads, n_tokens, d_k)
-    for head in range(n_heads):
-        assert torch.equal(heads[..., head, :, :], x[..., head * d_k : (head + 1) * d_k])
-    assert torch.equal(merge_heads(heads), x)
-
-
 @pytest.mark.parametrize("n_heads", [-2, 0, 5])
 def test_heads_that_do_not_fit(n_heads: int) -> None:
     with pytest.raises(ValueError, match=f"cut into {n_heads} equal heads"):
         split_heads(torch.zeros(2, 3, 12), n_heads)
     with pytest.raises(ValueError, match=f"cut into {n_heads} equal heads"):
         MultiHeadAttention(12, n_heads)
-
-
-@few
-@given(leading, sizes, sizes, st.integers(1, 4), seeds)
-def test_heads_at_once_are_heads_one_by_one(lead, n_queries, n_data, n_heads, seed) -> None:
-    queries, data = numbers(seed, *lead, n_queries, 6), numbers(seed + 1, *lead, n_data, 7)
-    d_k, d_v = 3, 2
-    w_q, w_k = numbers(seed + 2, 6, n_heads * d_k), numbers(seed + 3, 7, n_heads * d_k)
-    w_v, w_o = numbers(seed + 4, 7, n_heads * d_v), numbers(seed + 5, n_heads * d_v, 5)
-    outputs, weights = multi_head_attention(queries, data, w_q, w_k, w_v, w_o, n_heads)
-    total = torch.zeros(*lead, n_queries, 5, dtype=torch.float64)
-    for head in range(n_heads):
-        keys, values = slice(head * d_k, (head + 1) * d_k), slice(head * d_v, (head + 1) * d_v)
-        piece, map_ = masked_attention(queries @ w_q[:, keys], data @ w_k[:, keys], data @ w_v[:, values])
-        close(weights[..., head, :, :], map_)
-        total += piece @ w_o[values]  # the product with w_o is a sum over the heads
-    close(outputs, total)
-
-
-def test_gradients_of_the_function() -> None:
-    values = [
-        numbers(i, *s).requires_grad_() for i, s in enumerate([(2, 3, 4), (2, 5, 6), (4, 6), (6, 6), (6, 4), (4, 3)])
-    ]
-    mask = causal_mask(3, 5)
-    mask[1] = False  # a query that sees nothing
-    assert torch.autograd.gradcheck(lambda *v: multi_head_attention(*v, n_heads=2, mask=mask), values)
 
 
 # ------------------------------------------------------------------ PyTorch's module
@@ -105,14 +60,14 @@ MASKS = ["none", "boolean", "causal", "padding", "causal and padding"]
 
 def made_mask(kind: str, batch: int, n_queries: int, n_keys: int, seed: int) -> Tensor | None:
     """A mask in which every query sees something: (queries, keys), or (batch, 1, 1 or queries, keys)."""
-    generator = torch.Generator().manual_seed(seed)
+    random = generator(seed)
     if kind == "none":
         return None
     if kind == "boolean":
-        mask = torch.rand(n_queries, n_keys, generator=generator) < 0.5
+        mask = torch.rand(n_queries, n_keys, generator=random) < 0.5
         mask[:, 0] = True
         return mask
-    padding = padding_mask(torch.randint(1, n_keys + 1, (batch, 1), generator=generator), n_keys)
+    padding = padding_mask(torch.randint(1, n_keys + 1, (batch, 1), generator=random), n_keys)
     causal = causal_mask(n_queries, n_keys)
     return {"causal": causal, "padding": padding, "causal and padding": causal & padding}[kind]
 
@@ -215,23 +170,7 @@ def test_masks_that_do_not_fit(function, shape) -> None:
         function(q, k, k, torch.ones(shape, dtype=torch.bool), is_causal=True)
 
 
-def test_gradients_of_attend() -> None:
-    q, k, v = (numbers(i, 2, n, 3).requires_grad_() for i, n in enumerate((4, 3, 3)))  # the first query sees nothing
-    assert torch.autograd.gradcheck(lambda *t: attend(*t, is_causal=True), (q, k, v))
-
-
 # ------------------------------------------------------------------ what a mask promises
-
-
-class Causal(nn.Module):
-    """A causal layer as `leaks_future` wants it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = MultiHeadAttention(12, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x, is_causal=True)
 
 
 @pytest.mark.parametrize("wrong", ["split_heads", "merge_heads"])
@@ -242,7 +181,8 @@ def test_a_reshape_without_transpose_leaks(monkeypatch, wrong: str) -> None:
     }
     monkeypatch.setattr(f"course_utils.lessons.multi_head.{wrong}", reshape[wrong])
     torch.manual_seed(0)
-    assert leaks_future(Causal(), torch.randn(2, 7, 12))  # as it is, it does not: test_model_promises.py
+    causal = FunctionModule(lambda layer, x: layer(x, is_causal=True), MultiHeadAttention(12, 3))
+    assert leaks_future(causal, torch.randn(2, 7, 12))  # as it is, it does not: test_model_promises.py
 
 
 @few
@@ -272,7 +212,7 @@ def test_tokens_in_another_order_give_outputs_in_that_order(seed: int, n_tokens:
 
 
 def test_tables_are_what_they_promise() -> None:
-    batch = next(tables(50, torch.Generator().manual_seed(0)))
+    batch = next(tables(50, generator(0)))
     for letters, colours, asked, answers in zip(*(t.tolist() for t in batch), strict=True):
         assert sorted(colours) == [0, 0, 1, 1, 2, 2, 3, 3]
         for seat in range(N_PEOPLE):
@@ -283,12 +223,12 @@ def test_tables_are_what_they_promise() -> None:
 
 
 def test_the_same_seed_gives_the_same_tables() -> None:
-    pairs = zip(*(itertools.islice(tables(4, torch.Generator().manual_seed(3)), 3) for _ in range(2)), strict=True)
+    pairs = zip(*(itertools.islice(tables(4, generator(3)), 3) for _ in range(2)), strict=True)
     assert all(torch.equal(a, b) for one, other in pairs for a, b in zip(one, other, strict=True))
 
 
 def test_relation_weights_leave_out_whoever_is_both() -> None:
-    model, batch = TableModel(2), next(tables(20, torch.Generator().manual_seed(0)))
+    model, batch = TableModel(2), next(tables(20, generator(0)))
     sums, count = torch.zeros(2, 2), 0
     weights = model.weights(batch).detach()
     for row, seat in itertools.product(range(20), range(N_PEOPLE)):
@@ -304,7 +244,7 @@ def test_relation_weights_leave_out_whoever_is_both() -> None:
 
 
 def test_markers_mark_one_token() -> None:
-    tokens, answers = markers(3, 20, torch.Generator().manual_seed(0))
+    tokens, answers = markers(3, 20, generator(0))
     marks = tokens[..., 8]
     assert torch.equal(marks.sum(dim=-1), torch.ones(3, 20))
     assert torch.equal(tokens[..., :8].sum(dim=-1), torch.ones(3, 20, 8))
@@ -314,8 +254,8 @@ def test_markers_mark_one_token() -> None:
 
 @pytest.mark.parametrize("n_heads", [1, 2, 4, 8])
 def test_each_of_many_models_is_a_multi_head_attention(n_heads: int) -> None:
-    models = ManyModels(3, n_heads, 2.0, torch.Generator().manual_seed(0))
-    tokens = markers(3, 5, torch.Generator().manual_seed(1)).tokens
+    models = ManyModels(3, n_heads, 2.0, generator(0))
+    tokens = markers(3, 5, generator(1)).tokens
     for seed in range(3):
         query = models.query[seed].expand(5, 1, 16)
         matrices = torch.eye(16), models.w_k[seed], models.w_v[seed], models.w_o[seed]
@@ -326,14 +266,14 @@ def test_each_of_many_models_is_a_multi_head_attention(n_heads: int) -> None:
 
 
 def test_equal_queries_are_equally_long() -> None:
-    models = ManyModels(3, 4, 6.0, torch.Generator().manual_seed(0), equal_queries=True)
+    models = ManyModels(3, 4, 6.0, generator(0), equal_queries=True)
     torch.testing.assert_close(split_heads(models.query, 4).norm(dim=-1), torch.full((3, 4, 1), 12.0))
 
 
 def test_models_do_not_touch_each_other() -> None:
     """Another start of one model changes that model only."""
-    models = ManyModels(3, 2, 1.0, torch.Generator().manual_seed(0))
-    tokens = markers(3, 5, torch.Generator().manual_seed(1)).tokens
+    models = ManyModels(3, 2, 1.0, generator(0))
+    tokens = markers(3, 5, generator(1)).tokens
     before = models(tokens).detach()
     with torch.no_grad():
         models.w_k[1] += 1

@@ -1,41 +1,56 @@
-"""What an exercise is: a reference, checks, known mistakes and hints.
+"""What an exercise is: a reference, checks, promises, known mistakes and hints.
 
-ex = Exercise("causal_mask", reference=masking.causal_mask, points=2, seconds=5, minutes=10, hints=("…",))
+ex = Exercise(masking.causal_mask, points=2, minutes=10, hints=("…", "…"))
+ex.cases("aligned to the end when there are more keys than queries", case(3, 5).gives(…), case(1, 4))
+ex.promises(ex.inputs(queries=5, keys=7, d_k=8), "leading", "sizes", "dtypes", "gradients", "device")
+ex.mistake("no token sees itself", {"<=": "<"}, hint="…")
 
-@ex.check("aligned to the end when there are more keys than queries")
+@ex.check("what cases cannot say")
 def _(answer, rng):
-    expect(answer(3, 5), ..., "causal_mask(3, 5)")
-
-@ex.mistake("aligned to the top left", hint="…")
-def _(n_queries, n_keys):
-    return ...
+    expect(answer(3, 5), …, "causal_mask(3, 5)")
 """
 
+import ast
 import importlib
-from collections.abc import Callable
+import inspect
+import sys
+import types
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+
+from course_utils.exercises import promises
+from course_utils.exercises.cases import Case
+from course_utils.exercises.compare import Mismatch
+from course_utils.exercises.record import failed
 
 CheckFunction = Callable[[Callable[..., Any], torch.Generator], None]
 
 
 @dataclass(frozen=True)
 class Check:
-    """`run(answer, rng)` raises `Mismatch` when the answer is wrong. `rng` is seeded anew for each check."""
+    """`run(answer, rng)` raises `Mismatch` when the answer is wrong. `rng` is seeded anew for each check.
+
+    `kind` says what is promised: "leading", "ones", "equal", "dtypes", "gradients", "device", or nothing of these.
+    """
 
     name: str
     run: CheckFunction
+    kind: str = ""
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """Running code that is wrong in a way people really get wrong, and the hint that helps them."""
+    """Running code that is wrong in a way people really get wrong, and the hint that helps them.
+
+    `function` is None for the causes that are the same in all exercises (see `recognise`).
+    """
 
     name: str
     hint: str
-    function: Callable[..., Any]
+    function: Callable[..., Any] | None = None
 
 
 _registry: dict[str, dict[str, "Exercise"]] = {}
@@ -45,22 +60,23 @@ _registry: dict[str, dict[str, "Exercise"]] = {}
 class Exercise:
     """One function that the learner writes.
 
-    `seconds` limits all checks together, `minutes` is what a learner needs, `hints` go from gentle to plain.
-    A new exercise joins the lesson that its reference stands in.
+    `minutes` is what a learner needs, `hints` go from gentle to plain, `returns` says what several results are called,
+    `seconds` limits all checks together. A new exercise joins the lesson that its reference stands in, under the name
+    of its reference.
     """
 
-    name: str
     reference: Callable[..., Any]
     points: int
-    seconds: float
     minutes: int
     hints: tuple[str, ...]
-    checks: list[Check] = field(default_factory=list)
-    mistakes: list[Mistake] = field(default_factory=list)
+    returns: tuple[str, ...] = ()
+    seconds: float = 10
+    checks: tuple[Check, ...] = field(init=False)
+    mistakes: tuple[Mistake, ...] = ()
+    samples: tuple[promises.Inputs, ...] = ()  # what makes calls of any size
 
     def __post_init__(self) -> None:
-        if self.function.__name__ != self.name:
-            raise ValueError(f"the reference of {self.name!r} is called {self.function.__name__!r}: use one name")
+        self.checks = (Check("its parameters have the names that the lesson uses", self._test_parameters),)
         _registry.setdefault(self.lesson, {})[self.name] = self
 
     @property
@@ -69,25 +85,104 @@ class Exercise:
         return getattr(self.reference, "fn", self.reference)
 
     @property
+    def name(self) -> str:
+        return self.function.__name__
+
+    @property
     def lesson(self) -> str:
         return self.function.__module__.rsplit(".", 1)[-1]
 
-    def check(self, name: str) -> Callable[[CheckFunction], CheckFunction]:
+    def check(self, name: str, kind: str = "") -> Callable[[CheckFunction], CheckFunction]:
+        """A check that is no list of calls."""
+
         def add(run: CheckFunction) -> CheckFunction:
-            self.checks.append(Check(name, run))
+            *others, parameters = self.checks
+            self.checks = (*others, Check(name, run, kind), parameters)
             return run
 
         return add
 
-    def mistake(self, name: str, *, hint: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        def add(function: Callable[..., Any]) -> Callable[..., Any]:
-            self.mistakes.append(Mistake(name, hint, function))
-            return function
+    def cases(self, name: str, *cases: Case, kind: str = "") -> None:
+        """A check in which each case's call must give what the case says, or what the reference gives."""
+        self._each(name, cases, lambda case, answer: case.test(answer, self.function, self.returns), kind)
 
-        return add
+    def gradients(self, name: str, *cases: Case) -> None:
+        """A check of what each case gives, and of the gradient of every result of floats for every input of floats."""
+        self._each(
+            name, cases, lambda case, answer: case.test_gradients(answer, self.function, self.returns), "gradients"
+        )
+
+    def device(self, name: str, *cases: Case) -> None:
+        """A check that each case works, and stays, on the device of its inputs."""
+        self._each(name, cases, lambda case, answer: case.test_device(answer, self.function, self.returns), "device")
+
+    def raises(self, error: type[Exception], name: str, *cases: Case) -> None:
+        """A check that each case raises the error that the docstring promises."""
+        self._each(name, cases, lambda case, answer: case.test_error(answer, self.function, error))
+
+    def inputs(self, **sizes: int) -> promises.Inputs:
+        """Makes calls from the shapes in the reference's signature, where all inputs are tensors of floats."""
+        return promises.FromSignature(self.function, sizes)
+
+    def promises(self, inputs: promises.Inputs, *kept: str) -> None:
+        """Checks what every exercise promises in the same way; `kept` are keys of `promises.PROMISES`."""
+        self.samples = (*self.samples, inputs)
+        for word in kept:
+            promises.PROMISES[word](self, inputs)
+
+    def mistake(self, name: str, wrong: Mapping[str, str] | Callable[..., Any], *, hint: str) -> None:
+        """What people get wrong: the reference with some of its text written otherwise, or another function."""
+        function = wrong if callable(wrong) else _rewritten(self.function, wrong)
+        self.mistakes = (*self.mistakes, Mistake(name, hint, function))
+
+    def _each(
+        self, name: str, cases: tuple[Case, ...], test: Callable[[Case, Callable[..., Any]], None], kind: str = ""
+    ) -> None:
+        def run(answer: Callable[..., Any], rng: torch.Generator) -> None:
+            """All cases, also after one that failed: what an answer does in the others shows what is wrong with it."""
+            first: Exception | None = None
+            for case in cases:
+                try:
+                    test(case, answer)
+                except Exception as problem:
+                    failed()
+                    first = first or problem
+            if first is not None:
+                raise first
+
+        self.check(name, kind)(run)
+
+    def _test_parameters(self, answer: Callable[..., Any], rng: torch.Generator) -> None:
+        """Cells call optional parameters by name. What was not written with `def` or `lambda` need not have them."""
+        function = getattr(answer, "answer", answer)
+        if not isinstance(function, types.FunctionType):
+            return
+        wanted, got = (inspect.signature(f).parameters for f in (self.function, function))
+        if not any(p.kind is p.VAR_POSITIONAL for p in got.values()) and list(got)[: len(wanted)] != list(wanted):
+            text = f"the parameters must be called ({', '.join(wanted)}), as the stub has them"
+            raise Mismatch(None, None, f"{text}; yours are called ({', '.join(got)})")
+
+
+def _rewritten(function: Callable[..., Any], edits: Mapping[str, str]) -> Callable[..., Any]:
+    """The function with each text of its body replaced; raises ValueError unless it stands there exactly once."""
+    lines = inspect.getsource(function).split("\n")
+    docstring_ends = ast.parse("\n".join(lines)).body[0].body[0].end_lineno
+    head, body = "\n".join(lines[:docstring_ends]), "\n".join(lines[docstring_ends:])
+    for old, new in edits.items():
+        if body.count(old) != 1:
+            raise ValueError(f"{old!r} stands {body.count(old)} times in {function.__name__}, not once")
+        body = body.replace(old, new)
+    names = dict(vars(sys.modules[function.__module__]))
+    exec(compile(f"{head}\n{body}", f"<a mistake in {function.__name__}>", "exec"), names)
+    return names[function.__name__]
 
 
 def exercises_of(lesson: str) -> dict[str, Exercise]:
     """The exercises of a lesson by name, in the order of their declaration."""
     importlib.import_module(f"course_utils.exercises.{lesson}")
     return _registry.get(lesson, {})
+
+
+def all_exercises() -> list[Exercise]:
+    """Those of all lessons that were opened so far."""
+    return [exercise for exercises in _registry.values() for exercise in exercises.values()]

@@ -2,14 +2,12 @@
 
 import torch
 
-from course_utils.exercises import Exercise, expect
+from course_utils.exercises import Exercise, case, normal
 from course_utils.lessons import start_here
 
 ex = Exercise(
-    "softmax",
-    reference=start_here.softmax,
+    start_here.softmax,
     points=1,
-    seconds=5,
     minutes=5,
     hints=(
         "torch.exp works on a whole tensor. To divide each row by its own sum, keep the summed dimension: "
@@ -20,85 +18,67 @@ ex = Exercise(
     ),
 )
 
+ex.cases("three scores", case(torch.tensor([1.0, 2.0, 3.0])).gives(torch.tensor([0.090031, 0.244728, 0.665241])))
+ex.cases("each row of a matrix on its own", case(normal(5, 7)).gives(torch.softmax(normal(5, 7), dim=-1)))
+ex.cases(
+    "large scores, of both signs, each row by itself",
+    case(torch.tensor([[1000.0, 1001.0], [-1001.0, -1000.0], [-500.0, 500.0]])),
+)
+ex.cases("a score of -inf gets no weight", case(torch.tensor([0.5, -torch.inf, 1.5])))
+ex.promises(ex.inputs(n=4), "leading", "sizes", "dtypes", "gradients", "device")
 
-@ex.check("three scores")
-def _(answer, rng):
-    expect(answer(torch.tensor([1.0, 2.0, 3.0])), torch.tensor([0.090031, 0.244728, 0.665241]), "softmax([1., 2., 3.])")
-
-
-@ex.check("each row of a matrix on its own")
-def _(answer, rng):
-    scores = torch.randn(5, 7, generator=rng)
-    expect(answer(scores), torch.softmax(scores, dim=-1), "softmax of a (5, 7) matrix")
-
-
-@ex.check("extra leading dimensions, and a single score")
-def _(answer, rng):
-    scores = torch.randn(2, 3, 4, generator=rng)
-    expect(answer(scores), torch.softmax(scores, dim=-1), "softmax of a (2, 3, 4) tensor")
-    expect(answer(torch.tensor([[-4.0]])), torch.ones(1, 1), "softmax([[-4.]])")
-
-
-@ex.check("large scores, of both signs")
-def _(answer, rng):
-    scores = torch.tensor([[1000.0, 1001.0], [-1001.0, -1000.0], [-500.0, 500.0]])
-    expect(answer(scores), torch.softmax(scores, dim=-1), "softmax of scores near 1000")
-
-
-@ex.check("a score of -inf gets no weight")
-def _(answer, rng):
-    scores = torch.tensor([0.5, float("-inf"), 1.5])
-    expect(answer(scores), torch.softmax(scores, dim=-1), "softmax([0.5, -inf, 1.5])")
-
-
-@ex.check("float64 and float16 keep their dtype")
-def _(answer, rng):
-    for dtype in (torch.float64, torch.float16):
-        scores = torch.randn(3, 5, generator=rng, dtype=torch.float64).to(dtype) * 4
-        expect(answer(scores), torch.softmax(scores, dim=-1), f"softmax of a (3, 5) matrix in {dtype}")
-
-
-@ex.mistake("exp without subtracting the largest score", hint="exp(1000) is inf in every dtype, and inf / inf is nan.")
-def _(scores):
-    return torch.exp(scores) / torch.exp(scores).sum(dim=-1, keepdim=True)
-
-
-@ex.mistake(
+ex.mistake(
+    "exp without subtracting the largest score",
+    {"scores - largest": "scores"},
+    hint="exp(1000) is inf in every dtype, and inf / inf is nan.",
+)
+ex.mistake(
     "one largest score for the whole tensor",
+    {"scores.max(dim=-1, keepdim=True).values": "scores.max()"},
     hint="Each row needs its own maximum, or all its powers can become 0: `max(dim=-1, keepdim=True).values`.",
 )
-def _(scores):
-    powers = torch.exp(scores - scores.max())
-    return powers / powers.sum(dim=-1, keepdim=True)
-
-
-@ex.mistake(
+ex.mistake(
     "the sum over all scores instead of over each row",
+    {"powers.sum(dim=-1, keepdim=True)": "powers.sum()"},
     hint="`x.sum()` adds the whole tensor. Say which dimension to add: `x.sum(dim=-1, keepdim=True)`.",
 )
-def _(scores):
-    powers = torch.exp(scores - scores.max())
-    return powers / powers.sum()
-
-
-@ex.mistake(
+ex.mistake(
+    "the sum over all scores, and no largest score subtracted",
+    {"scores - largest": "scores", "powers.sum(dim=-1, keepdim=True)": "powers.sum()"},
+    hint="Two things: `x.sum()` adds the whole tensor, not each row. And exp(1000) is inf: subtract the largest score.",
+)
+ex.mistake(
+    "the sum without `keepdim`",
+    {"sum(dim=-1, keepdim=True)": "sum(dim=-1)"},
+    hint="Without `keepdim=True` the sums of a (5, 7) matrix have shape (5,), and do not stand beside their rows.",
+)
+ex.mistake(
     "the sum over the first dimension",
+    lambda scores: torch.softmax(scores, dim=0),
     hint="`dim=0` goes down the columns. The last dimension, `dim=-1`, goes along a row.",
 )
-def _(scores):
-    return torch.softmax(scores, dim=0)
-
-
-@ex.mistake(
+ex.mistake(
     "divided by the largest value, not by the sum",
+    {"powers / powers.sum(dim=-1, keepdim=True)": "powers"},
     hint="The weights must sum to 1: divide by the sum of the exponentials.",
 )
-def _(scores):
-    return torch.exp(scores - scores.max(dim=-1, keepdim=True).values)
-
-
-@ex.mistake(
-    "no exponential", hint="Raise e to the power of each score first: that is what makes every weight positive."
+ex.mistake(
+    "exp alone",
+    lambda scores: torch.exp(scores),
+    hint="That is not yet a softmax: divide by the sum of each row, so that the weights sum to 1.",
 )
-def _(scores):
-    return scores / scores.sum(dim=-1, keepdim=True)
+ex.mistake(
+    "no exponential",
+    {"torch.exp(scores - largest)": "scores"},
+    hint="Raise e to the power of each score first: that is what makes every weight positive.",
+)
+ex.mistake(
+    "the logarithm of the softmax",
+    lambda scores: torch.log_softmax(scores, dim=-1),
+    hint="`log_softmax` gives logarithms, which are negative. The weights themselves are asked for.",
+)
+ex.mistake(
+    "the gradient is cut off",
+    {"powers / powers.sum(dim=-1, keepdim=True)": "(powers / powers.sum(dim=-1, keepdim=True)).detach()"},
+    hint="`detach`, `.data`, `.item()` and numpy cut the result off from the scores: nothing could learn through it.",
+)

@@ -4,7 +4,8 @@ Vaswani et al. 2017 (https://arxiv.org/abs/1706.03762) for queries, keys, values
 (https://arxiv.org/abs/1606.03126) for keys and values apart.
 
 Vectors are rows, so a projection is `data @ w`. All functions take any number of leading dimensions, also none, and
-keep dtype and device of their inputs. Leading dimensions must be equal; nothing is broadcast.
+keep dtype and device of their inputs. Leading dimensions must be equal; nothing is broadcast. Shapes that do not fit
+raise a ValueError that names them.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +25,6 @@ def similarity_scores(
     """The dot product of every query with every key: row i, column j holds queries_i · keys_j.
 
     No scale. Any number of leading dimensions, also none; both inputs have the same ones, and the dtype stays.
-    Raises ValueError when queries and keys do not fit.
     """
     leading, d_k = queries.shape[:-2], queries.shape[-1]
     if not 2 <= queries.dim() == keys.dim() or (keys.shape[:-2], keys.shape[-1]) != (leading, d_k):
@@ -45,7 +45,6 @@ def scaled_dot_product_attention(
     The weights of one query are the softmax, over the keys, of its dot products divided by √d_k. Its output is the
     sum of all values, each times its weight. Right for scores of many thousands too. The dtype stays that of the
     inputs. Any number of leading dimensions, also none; all inputs have the same ones.
-    Raises ValueError when the shapes do not fit.
     """
     if values.shape[:-1] != keys.shape[:-1]:
         raise ValueError(
@@ -69,7 +68,7 @@ def cross_attention(
 
     The queries are `queries @ w_q`; the data vectors give the keys `data @ w_k` and the values `data @ w_v`.
     Queries and data may differ in number and in width. Any number of leading dimensions, also none; both have the
-    same ones. Raises ValueError when the shapes do not fit.
+    same ones.
     """
     for name, matrix, vectors in (("w_q", w_q, queries), ("w_k", w_k, data), ("w_v", w_v, data)):
         if matrix.shape[:-1] != vectors.shape[-1:]:
@@ -86,7 +85,7 @@ def score_variance(
     """The variance of queries_i · keys_i over the draws i: query i meets key i only.
 
     Squared distances from the mean, summed and divided by (draws - 1), as `torch.var` does. At least two draws; any
-    number of leading dimensions, also none. Raises ValueError when queries and keys have different shapes.
+    number of leading dimensions, also none. Both inputs have the same shape, and the dtype stays.
     """
     if queries.shape != keys.shape:
         raise ValueError(f"queries {tuple(queries.shape)} and keys {tuple(keys.shape)} must have the same shape")

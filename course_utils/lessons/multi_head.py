@@ -3,7 +3,7 @@
 Vaswani et al. 2017, section 3.2.2 (https://arxiv.org/abs/1706.03762).
 
 Layout: vectors are (..., tokens, d_model), heads are (..., heads, tokens, d_k), and heads times d_k is d_model.
-Masks are boolean, True = may attend, as in lesson 05.
+Masks are boolean, True = may attend, as in lesson 05. A number of heads that does not fit raises a ValueError.
 """
 
 import subprocess
@@ -26,8 +26,7 @@ def split_heads(x: Float[Tensor, "... tokens d_model"], n_heads: int) -> Float[T
     """Cuts every vector into `n_heads` pieces of d_k = d_model / n_heads numbers, one piece for each head.
 
     Head 0 gets the first d_k numbers of *every* token, head 1 the next d_k, and so on. The heads stand before the
-    tokens. Any number of leading dimensions, also none.
-    Raises ValueError when d_model cannot be divided by n_heads, or n_heads is below 1.
+    tokens. d_model is a multiple of n_heads. Any number of leading dimensions, also none.
     """
     d_model = x.shape[-1]
     if n_heads < 1 or d_model % n_heads:
@@ -62,7 +61,7 @@ def multi_head_attention(
     `mask` is True where a query may attend: (queries, data), or with as many dimensions as the weights, each of
     their size or 1; a 1 in place of the heads stands for "the same mask in all heads". A query that may attend to
     nothing gets weights and outputs of zero. Any number of leading dimensions, also none; dtype and device follow
-    the inputs. Raises ValueError when the shapes do not fit.
+    the inputs.
     """
     q, k, v = split_heads(queries @ w_q, n_heads), split_heads(data @ w_k, n_heads), split_heads(data @ w_v, n_heads)
     heads, weights = masked_attention(q, k, v, mask)

@@ -4,7 +4,8 @@ Vaswani et al. 2017 (https://arxiv.org/abs/1706.03762) for self-attention and si
 (https://arxiv.org/abs/1705.03122) for learned positions, Su et al. 2021 (https://arxiv.org/abs/2104.09864) for rotary
 ones.
 
-Vectors are rows: `(..., tokens, d)`. Positions count from 0.
+Vectors are rows: `(..., tokens, d)`. Positions count from 0. Shapes that do not fit, and an order that leaves out a
+token, raise a ValueError.
 """
 
 from collections.abc import Callable
@@ -31,7 +32,7 @@ def self_attention(
     Queries x W_q, keys x W_k and values x W_v all come from `x`. The rest is lesson 03's attention: the weights of
     one query are the softmax, over the keys, of its dot products divided by √d_k; its output is the sum of the
     values, each times its weight. Row i of the weights belongs to query i. Any number of leading dimensions, also
-    none; dtype and device stay those of `x`. Raises ValueError when the shapes do not fit.
+    none; dtype and device stay those of `x`.
     """
     return cross_attention(x, x, w_q, w_k, w_v)
 
@@ -41,7 +42,7 @@ def permute_tokens(x: Float[Tensor, "... tokens d"], order: Int[Tensor, " tokens
 
     `order` holds each of 0 … tokens - 1 exactly once, and says where each vector is taken *from*: the order
     [2, 0, 1] puts token 2 first. Only the tokens move: each vector keeps its numbers as they are. Any number of
-    leading dimensions, also none; all are put in the same order. Raises ValueError when `order` is no such list.
+    leading dimensions, also none; all are put in the same order.
     """
     if order.sort().values.tolist() != list(range(x.shape[-2])):
         raise ValueError(f"order must hold each of 0 to {x.shape[-2] - 1} once, got {order.tolist()}")
@@ -112,7 +113,7 @@ def apply_rotary(
     position t it turns by the angle α = t · 10000^(-2i / d_k): the new pair is (a cos α - b sin α, a sin α + b cos α)
     and stands in the same two columns. `positions[j]` is the position of token j; it need not be j. Any number of
     leading dimensions, also none. Angles are computed in float64, whatever the dtype of `x`; the result has the
-    dtype of `x`. Raises ValueError when d_k is odd, or when there is not one position for each token.
+    dtype and the device of `x`.
     """
     d_k = x.shape[-1]
     if d_k % 2 or positions.shape != x.shape[-2:-1]:

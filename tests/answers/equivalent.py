@@ -1,0 +1,90 @@
+"""Automatic changes of the references that change nothing of what is promised, and why.
+
+Reason -> exercise -> how many changes, and a pattern of what `mutants_of` says of them. The number is part of the list:
+a change that passes the checks and matches a pattern by accident makes it wrong.
+"""
+
+EQUIVALENT: dict[str, dict[str, tuple[int, str]]] = {
+    "softmax does not depend on the number that is subtracted, so no gradient goes through it": {
+        "softmax": (1, r"largest = .*\.detach\(\)"),
+    },
+    "integers, truth values and positions have no gradient": {
+        "last_valid_state": (1, r"\.detach\(\)"),
+        "masked_cross_entropy": (3, r"(valid|positions|unsqueeze\(-1\)).*\.detach\(\)"),
+        "greedy_decode": (7, r"\.detach\(\)"),
+        "attention_weights": (3, r"(positions|padding|lengths).*\.detach\(\)"),
+        "sinusoidal_encoding": (10, r"\.detach\(\)"),
+        "apply_rotary": (8, r"(frequencies|angles|positions|arange|angles\.(cos|sin)\(\)).*\.detach\(\)"),
+        "causal_mask": (4, r"\.detach\(\)"),
+        "padding_mask": (2, r"\.detach\(\)"),
+        "masked_softmax": (1, r"mask\.any.*\.detach\(\)"),
+        "leaks_future": (8, r"\.detach\(\)"),
+    },
+    "a row of positions is broadcast in the same way when it has one number and no dimension": {
+        "masked_cross_entropy": (2, r"arange\(.*\)\.squeeze\("),
+        "attention_weights": (2, r"arange\(.*\)\.squeeze\("),
+        "sinusoidal_encoding": (3, r"(frequencies = .*|arange\(.*\))\.squeeze\("),
+        "apply_rotary": (3, r"(frequencies = .*|arange\(.*\))\.squeeze\("),
+        "causal_mask": (2, r"arange\(.*\)\.squeeze\("),
+        "padding_mask": (2, r"arange\(.*\)\.squeeze\("),
+    },
+    "positions up to 16 million are exact in float32, and float64 stays float64": {
+        "masked_cross_entropy": (2, r"arange\(.*\)\.(float|double)\(\)"),
+        "attention_weights": (2, r"arange\(.*\)\.(float|double)\(\)"),
+        "causal_mask": (4, r"arange\(.*\)\.(float|double)\(\)"),
+        "padding_mask": (2, r"arange\(.*\)\.(float|double)\(\)"),
+        "sinusoidal_encoding": (
+            9,
+            r"positions = |arange\(n_positions\) in|float64 → torch\.float32 in: positions"
+            r"|\.double\(\) in|pairs = .*\.float\(\)|\.float\(\)\.float\(\)",
+        ),
+        "apply_rotary": (2, r"\.double\(\) in"),
+    },
+    "two names for the same device, shape, dtype or number, as the docstring promises them equal": {
+        "masked_cross_entropy": (2, r"targets → (logits|lengths) in: positions"),
+        "greedy_decode": (4, r"tokens → (start_tokens|ended) in|-1 → 1 in: tokens = logits"),
+        "attention_weights": (1, r"scores → lengths in: positions"),
+        "scaled_dot_product_attention": (1, r"queries → keys in: scores = similarity_scores\(queries / queries\.shape"),
+        "sinusoidal_encoding": (1, r"-1 → 1 in: angles"),
+        "apply_rotary": (4, r"x → positions in: frequencies|-1 → 1 in: angles|x → (a|b) in: return"),
+        "leaks_future": (2, r"inputs → (others|outputs) in: for t"),
+    },
+    "a guard's names: the guard refuses shapes that nobody promises to refuse": {
+        "similarity_scores": (2, r"in: leading, d_k"),
+        "cross_attention": (3, r"(data → vectors|w_v → matrix) in"),
+    },
+    "a result without dimensions, or with none of size 1, has nothing to squeeze": {
+        "masked_cross_entropy": (2, r"cross_entropy.*\.squeeze\("),
+        "greedy_decode": (5, r"(ended\.all\(\)|zeros_like\(.*\))\.squeeze\(|nonzero\(\)"),
+        "sinusoidal_encoding": (1, r"pairs = .*\.squeeze\(-1\)"),
+        "apply_rotary": (1, r"\.squeeze\(-1\)"),
+        "leaks_future": (4, r"\.squeeze\("),
+    },
+    "an annotation": {
+        "greedy_decode": (2, r"list\[.*\] → list in"),
+    },
+    "zero stays zero": {
+        "alignment_error_rate": (1, r"0\.0 \* 1\.001"),
+    },
+    "half precision may round each product; the angles stay exact": {
+        "apply_rotary": (14, r"in: wide = |\.to\(wide\) → |wide → (x|frequencies|angles) in"),
+    },
+    "the NaN of an empty row is replaced at the end, and its gradient ends at the first masked_fill": {
+        "masked_softmax": (6, r"in: scores = scores\.masked_fill\(~mask\.any"),
+    },
+    "fork_rng gives every run the same random state, whatever the seed": {
+        "leaks_future": (4, r"in: torch\.manual_seed\(seed\)|in: others = other_inputs"),
+    },
+    "without a GPU there is nothing more to restore": {
+        "leaks_future": (1, r"fork_rng\(\) in"),
+    },
+    "both modes are tried, in the other order; t = 0 compares nothing": {
+        "leaks_future": (2, r"\(True, False\) → \(False, True\)|1 → 0 in: for t"),
+    },
+    "a larger dtype, or another factor, keeps different outputs different": {
+        "leaks_future": (3, r"\.double\(\) in|\* 1\.001 in"),
+    },
+    "models do not write into their inputs": {
+        "leaks_future": (1, r"x\.clone\(\) → x in"),
+    },
+}
