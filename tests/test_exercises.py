@@ -116,6 +116,14 @@ def test_an_older_syntax_error_is_forgotten(check, names, newer):
     assert check(right).startswith("✓")
 
 
+@pytest.mark.parametrize("other", ["# def softmax (broken\n1 +", "print(\n"])
+def test_other_broken_cells_are_not_the_answer(check, names, other):
+    names["In"] = ["def softmax(scores): return torch.softmax(scores, -1)", other]
+    assert check(right).startswith("✓")
+    names["In"] = 5
+    assert check(right).startswith("✓")
+
+
 def test_errors_of_the_compiler_count_too(check, names):
     names["In"] = ["def softmax(scores, scores):\n    return 1"]
     assert "not valid Python" in check(right)
@@ -191,7 +199,7 @@ def test_endless_recursion(check):
 
 def test_known_mistake_is_named_with_its_hint(check):
     text = check(lambda scores: torch.exp(scores) / torch.exp(scores).sum(dim=-1, keepdim=True))
-    assert "✗ softmax: 1 of" in text
+    assert "✗ softmax: 2 of" in text
     assert "This looks like: exp without subtracting the largest score. exp(1000) is inf" in text
 
 
@@ -386,6 +394,11 @@ def patch_python(scores):
     return scores
 
 
+def patch_what_python_gives(scores):
+    sys.modules["contextlib"].suppress = sys.modules["warnings"].catch_warnings = None
+    return scores
+
+
 def clear_the_checks(scores):
     for exercise in exercise_module.all_exercises():
         exercise.checks = ()
@@ -402,7 +415,16 @@ def enter_a_mode(scores):
 
 
 @pytest.mark.parametrize(
-    "answer", [patch_torch, patch_a_method, patch_the_engine, patch_python, clear_the_checks, enter_a_mode]
+    "answer",
+    [
+        patch_torch,
+        patch_a_method,
+        patch_the_engine,
+        patch_python,
+        patch_what_python_gives,
+        clear_the_checks,
+        enter_a_mode,
+    ],
 )
 def test_what_the_judge_relies_on_is_put_back(answer):
     assert judge(start_here_exercise(), answer).status == "wrong"
@@ -423,6 +445,17 @@ def test_settings_for_the_whole_process_are_put_back(check):
     assert not torch.is_anomaly_enabled() and not torch.are_deterministic_algorithms_enabled()
     assert torch.get_float32_matmul_precision() == "highest" and str(torch.tensor(1 / 3)) == text
     assert "SOFTMAX" not in os.environ and sys.excepthook is hook and gc.isenabled()
+
+
+def test_a_working_folder_that_is_gone_does_no_harm(check, tmp_path):
+    def softmax(scores):
+        (tmp_path / "gone").mkdir()
+        os.chdir(tmp_path / "gone")
+        (tmp_path / "gone").rmdir()
+        return right(scores)
+
+    folder = os.getcwd()
+    assert check(softmax).startswith("✓") and os.getcwd() == folder
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
@@ -498,6 +531,11 @@ LENGTHS = torch.tensor([1, 3])
         (lambda n: torch.stack([n[0], n[1]]), True),
         (lambda n: torch.stack([n, torch.zeros(2).long()]), False),
         (lambda n: torch.zeros(2, device="cpu"), False),
+        (lambda n: torch.zeros(2).cuda() if n.is_cuda and not n.is_cpu else torch.zeros(2), True),
+        (lambda n: torch.zeros(2, device=f"cuda:{n.get_device()}"), True),
+        (lambda n: torch.asarray(n), True),
+        (lambda n: torch.nn.Linear(2, 2, bias=False).to(n.device)(n.float()), True),
+        (lambda n: torch.nn.BatchNorm1d(2).to(n.device, torch.float64).running_mean + n, True),
     ],
 )
 def test_the_pretended_gpu_shows_what_is_left_on_the_cpu(function, fits):
@@ -628,7 +666,8 @@ def test_a_check_that_cannot_use_the_value_says_so():
     [
         (3, 3.0),
         (3, True),
-        (3.0, 3),
+        (3.0, 4),
+        (1.0, True),
         (3.0, numpy.float32(3.0)),
         (3, numpy.int64(3)),
         ((1, 2), [1, 2]),
@@ -669,7 +708,7 @@ Pair = namedtuple("Pair", "first second")
 
 @pytest.mark.parametrize(
     ("expected", "got"),
-    [(0.5, numpy.float64(0.5)), ((1, 2.0), Pair(1, numpy.float64(2))), ([1], type("Rows", (list,), {})([1]))],
+    [(0.5, numpy.float64(0.5)), (0.0, 0), ((1, 2.0), Pair(1, numpy.float64(2))), ([1], type("Rows", (list,), {})([1]))],
 )
 def test_subclasses_of_pythons_types_are_what_they_are(expected, got):
     expect(got, expected, "here")
@@ -716,12 +755,12 @@ def test_a_list_that_contains_itself():
     itself: list = []
     itself.append(itself)
     assert "the list itself" in difference([[1]], itself)
-    assert judge(start_here_exercise(), lambda scores: itself).status == "wrong"
+    assert "a list of length 1" in judge(start_here_exercise(), lambda scores: itself).failed[0].problem
 
 
 def test_a_result_without_a_gradient_is_said_in_words(check):
     text = check(lambda scores: right(scores).detach())
-    assert "no gradient reaches scores: the result is cut off from it (`detach`" in text
+    assert "no gradient reaches scores from the result: `detach`, `.item()`" in text
     assert "This looks like: the gradient is cut off" in text
 
 

@@ -81,7 +81,7 @@ class Case:
             result = f"the {returns[i]}" if returns else "the result"
             nothing = torch.zeros_like(self.args[j])
             if got_gradients[i, j] is _CUT and gradient is not _CUT and gradient.count_nonzero():
-                raise Mismatch(gradient, None, f"{where}\nno gradient reaches {names[j]}: {result} {_CUT_WORDS}")
+                raise Mismatch(None, None, f"{where}\nno gradient reaches {names[j]} from {result}: {_CUT_WORDS}")
             found, true = (nothing if g is _CUT else g for g in (got_gradients[i, j], gradient))
             expect(found, true, f"{where}: the gradient that {result} gives to {names[j]}")
 
@@ -93,7 +93,7 @@ class Case:
             got = self._call(answer)
             strangers = device.strangers(got)
         if strangers:
-            raise Mismatch(None, got, f"{self.words(reference)}\n{_ELSEWHERE}")
+            raise Mismatch(None, None, f"{self.words(reference)}\n{_ELSEWHERE}")
         wanted, exact = self.expected(reference)
         expect_results(got, wanted, self.words(reference), returns, exact)
 
@@ -103,7 +103,7 @@ class Case:
             got = self._call(answer)
         except error:
             return
-        raise Mismatch(None, got, f"{self.words(reference)}\nexpected {error.__name__}\ngot      {describe(got)}")
+        raise Mismatch(None, None, f"{self.words(reference)}\nexpected {error.__name__}\ngot      {describe(got)}")
 
     def words(self, reference: Callable[..., Any]) -> str:
         """The call as a learner reads it: "scores (3, 5, 7), mask (5, 7)"; few numbers are shown whole."""
@@ -128,14 +128,20 @@ class Case:
             total = (result * normal(*result.shape, seed=99 + i, dtype=result.dtype)).sum()
             each = [None] * len(leaves)
             if total.requires_grad:
-                each = torch.autograd.grad(total, list(leaves.values()), allow_unused=True, retain_graph=True)
+                try:
+                    each = torch.autograd.grad(total, list(leaves.values()), allow_unused=True, retain_graph=True)
+                except RuntimeError as error:
+                    raise Mismatch(None, None, f"{_NO_BACKWARD}\n{str(error).partition('.')[0]}") from error
             found |= {(i, j): _CUT if g is None else g for j, g in zip(leaves, each, strict=True)}
         note("gradients", found)
         return _detached(results), found
 
 
 _CUT = "no gradient"
-_CUT_WORDS = "is cut off from it (`detach`, `.item()`, `.data`, numpy, `torch.tensor(…)` and `no_grad` do that)"
+_CUT_WORDS = "`detach`, `.item()`, `.data`, numpy, `torch.tensor(…)` and `no_grad` cut a result off from the inputs"
+_NO_BACKWARD = (
+    "the gradient cannot be computed. Was a value that it needs overwritten (`/=`, `x[…] = …`, names that end in `_`)?"
+)
 _ELSEWHERE = (
     "your result is not where the inputs are: on a GPU it would be left behind on the CPU.\n"
     "Make new tensors with `device=` that of an input"
@@ -158,7 +164,7 @@ def expect_results(got: Any, wanted: Any, where: str, returns: tuple[str, ...], 
     expect(len(got), len(returns), f"{where}: the number of results ({together})")
     exact = [None] * len(returns) if exact is None else exact
     for name, one, other, true in reversed(list(zip(returns, got, wanted, exact, strict=True))):
-        expect(one, other, f"{where}: the {name}", true)
+        expect(one, other, f"the {name}: {where}", true)
 
 
 def _converted(value: Any, dtype: torch.dtype) -> Any:

@@ -31,6 +31,8 @@ class Mismatch(Exception):
         self.expected, self.got, self.where, self.exact = expected, got, where, exact
 
     def __str__(self) -> str:
+        if self.expected is self.got is None:
+            return self.where  # all is said
         return f"{self.where}\n{difference(self.expected, self.got, self.exact) or 'not as expected'}"
 
 
@@ -69,7 +71,12 @@ def difference(expected: Any, got: Any, exact: Any = None) -> str | None:
 
 
 def _plain(value: Any, kind: type | None) -> Any:
-    """A `numpy.float64` as the float that it is, a named tuple as a tuple: read by the base class, not by its own."""
+    """A `numpy.float64` as the float that it is, a named tuple as a tuple: read by the base class, not by its own.
+
+    An int may stand where a float is expected, as everywhere in Python.
+    """
+    if kind is float and type(value) is int:
+        return float(value)
     if kind is None or type(value) in (kind, bool) or not issubclass(type(value), kind):
         return value
     if kind in (int, float):
@@ -154,6 +161,8 @@ def _value_difference(expected: Tensor, got: Tensor) -> str | None:
     if expected.numel() == 1:
         return "expected {}\ngot      {}".format(*_two_numbers(expected.reshape(()), got.reshape(())))
     parts = [_first_not_a_number(expected, got) or _largest_error(expected, got, close)]
+    if got.dtype == torch.float64 and difference(expected.float(), got.float()) is None:
+        parts += ["right in float32: was a part of it computed in less precision than the inputs have?"]
     if expected.numel() <= FEW:
         parts += [f"expected {numbers(expected)}", f"got      {numbers(got)}"]
     return "\n".join(parts)

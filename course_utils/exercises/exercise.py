@@ -11,6 +11,7 @@ def _(answer, rng):
 """
 
 import ast
+import contextlib
 import importlib
 import inspect
 import sys
@@ -147,6 +148,8 @@ class Exercise:
                 except Exception as problem:
                     failed()
                     first = first or problem
+                    with contextlib.suppress(Exception):
+                        problem.inputs = case.words(self.function)
             if first is not None:
                 raise first
 

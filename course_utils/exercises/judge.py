@@ -62,6 +62,8 @@ def judge(exercise: Exercise, answer: Callable[..., Any]) -> Verdict:
                 for check in exercise.checks:
                     result = run_check(check, answer, originals.put_back)
                     limit.look()
+                    if results and result.problem == _UNWRITTEN:
+                        result.problem = "your function raised NotImplementedError: a part of it is not written yet"
                     results.append(result)
                     if results[0].problem == _UNWRITTEN:
                         return Verdict("unwritten", results, str(printed))
@@ -161,6 +163,8 @@ def _describe_error(error: BaseException, recorder: Recorder) -> str:
     if isinstance(error, NotImplementedError) and frames[-1].f_code is code and error is recorder.errors[0]:
         return _UNWRITTEN
     text = f"your function raised {_name(error)}: {_first_line(error)}"
+    inputs = vars(error).get("inputs")
+    text += f"\nwith {inputs}" if isinstance(inputs, str) else ""
     if code is None:
         return text
     lines = [n for f, n in traceback.walk_tb(error.__traceback__) if f.f_code.co_filename == code.co_filename]

@@ -173,8 +173,10 @@ def _show_line(line: str, metadata: dict[str, Any]) -> None:
 
 def _syntax_error(namespace: Mapping[str, Any], name: str) -> str | None:
     """Where the newest cell that defines `name` is not valid Python. IPython keeps the cells it was given in `In`."""
-    is_answer = re.compile(rf"\b(def|class)\s+{name}\b|^\s*{name}\s*(:[^=\n]*)?=[^=]", re.MULTILINE).search
-    newest = next((c for c in reversed(namespace.get("In") or []) if isinstance(c, str) and is_answer(c)), None)
+    is_answer = re.compile(rf"^[^#\n]*\b(def|class)\s+{name}\b|^\s*{name}\s*(:[^=\n]*)?=[^=]", re.MULTILINE).search
+    cells = namespace.get("In")
+    cells = cells if isinstance(cells, list) else []  # a learner may call anything `In`
+    newest = next((cell for cell in reversed(cells) if isinstance(cell, str) and is_answer(cell)), None)
     if newest is None:
         return None
     try:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from course_utils.exercises import Exercise, case, expect, normal, note
+from course_utils.exercises import Exercise, Mismatch, case, expect, normal, note
 from course_utils.lessons import masking
 from course_utils.lessons.masking import masked_softmax, padding_mask
 
@@ -205,7 +205,7 @@ def scores_and_mask(*leading, queries=5, keys=7):
 scores, visible = scores_and_mask(3).args
 gaps = visible.clone()
 gaps[0, 1], gaps[1, 4] = F, F
-rubbish = {value: scores.masked_fill(~gaps, value) for value in (5000.0, torch.nan, torch.inf)}
+rubbish = {value: scores.masked_fill(~visible, value) for value in (5000.0, torch.nan, torch.inf)}
 nothing = mask("0000000").expand(5, 7)
 
 ex.cases(
@@ -229,9 +229,9 @@ ex.cases(
 def _(answer, rng):
     for value, dirty in rubbish.items():
         where = f"every hidden score is {value}"
-        weights = answer(dirty.clone(), gaps.clone())
-        expect(weights, masked_softmax(scores, gaps), where)
-        expect(bool((weights[~gaps] == 0).all()), True, f"{where}: hidden weights are exactly 0")
+        weights = answer(dirty.clone(), visible.clone())
+        expect(weights, masked_softmax(scores, visible), where)
+        expect(bool((weights[~visible] == 0).all()), True, f"{where}: hidden weights are exactly 0")
 
 
 ex.cases(
@@ -248,7 +248,8 @@ ex.cases(
 ex.gradients(
     "gradients: 0 for hidden scores, whatever they are, and never NaN",
     *(case(scores, gaps).to(torch.float64).noted("with rows that are all False") for _ in "1"),
-    *(case(dirty, gaps).noted(f"every hidden score is {value}") for value, dirty in rubbish.items()),
+    *(case(dirty, visible).noted(f"every hidden score is {value}") for value, dirty in rubbish.items()),
+    case(rubbish[torch.nan].masked_fill(~gaps, torch.nan), gaps).noted("hidden scores are NaN, with empty rows"),
 )
 
 
@@ -413,6 +414,10 @@ def plus_next(share):
     return lambda m, x: 3 + x.tanh() + share * torch.cat([x[:, 1:], x[:, :1] * 0], dim=1)
 
 
+def nan_when(training):
+    return lambda m, x: x * torch.nan if m.training is training else x
+
+
 def leaks_when(training):
     return lambda m, x: x.flip(1).cumsum(1) if m.training is training else x.cumsum(1)
 
@@ -513,7 +518,8 @@ def _(answer, rng):
     expect(answer(model, NUMBERS.clone()), F, words)
     kept = bool((torch.random.get_rng_state() == before).all())
     note("random state afterwards", "as before" if kept else "another one")
-    expect(kept, T, "the random state is the same as before")
+    if not kept:
+        raise Mismatch(None, None, "after your function has run, PyTorch's random state is another one")
 
 
 @ex.check("another seed, another change of the inputs")
@@ -528,6 +534,8 @@ ex.raises(
     "a model that gives NaN cannot be judged: ValueError",
     *(
         case(Model(lambda m, x: x.cumsum(dim=1) * torch.nan, NUMBERS), NUMBERS).noted("all outputs are NaN"),
+        case(Model(nan_when(T), NUMBERS), NUMBERS).noted("NaN in training mode only"),
+        case(Model(nan_when(F), NUMBERS), NUMBERS).noted("NaN in evaluation mode only"),
         case(Model(lambda m, x: x.cumsum(1) / (torch.arange(5) != 3)[:, None] * 0, NUMBERS), NUMBERS).noted("0 / 0"),
     ),
 )

@@ -22,7 +22,9 @@ _MAKERS = {
 _MIXING = {
     *(Tensor.to, Tensor.type_as, Tensor.copy_, Tensor.__getitem__, Tensor.__setitem__, Tensor.new_tensor),
     torch._VF._pack_padded_sequence,  # it wants the lengths on the CPU
+    Tensor.data.__set__,  # `module.to(device)`
 }
+_ABOUT_DEVICES = {torch.device, torch._C._nn._parse_to, torch._has_compatible_shallow_copy_type}
 _TO_NUMPY = {Tensor.numpy, Tensor.__array__}
 
 
@@ -38,12 +40,18 @@ class PretendDevice(TorchFunctionMode):
     ) -> Any:
         kwargs = dict(kwargs or {})
         inputs = list(_tensors((args, kwargs)))
-        if function is torch.device:
+        if function in _ABOUT_DEVICES:
             return function(*args, **kwargs)
         if function == Tensor.device.__get__:
             return torch.device("cpu") if _on_cpu(args[0]) else GPU
         if function == Tensor.is_cuda.__get__:
             return not _on_cpu(args[0])
+        if function == Tensor.is_cpu.__get__:
+            return _on_cpu(args[0])
+        if function is Tensor.get_device:
+            return -1 if _on_cpu(args[0]) else 0
+        if function is Tensor.cuda:
+            function, args = Tensor.to, (args[0], GPU)
         if function in _TO_NUMPY and not _on_cpu(args[0]):
             raise TypeError("can't convert a tensor on a GPU to numpy: use Tensor.cpu() first")
         named = [x for x in (*args, *kwargs.values()) if _is_device(x)]
@@ -56,6 +64,8 @@ class PretendDevice(TorchFunctionMode):
             result = result.view_as(result)  # `x.cpu()` is `x` itself here, and x stays where it is
         for tensor in _tensors(result):
             tensor.on_cpu = on_cpu
+        if function == Tensor.data.__set__:
+            args[0].on_cpu = _on_cpu(args[1])
         if function is torch._VF._pack_padded_sequence:
             result[1].on_cpu = True  # the batch sizes
         return result
@@ -66,7 +76,7 @@ class PretendDevice(TorchFunctionMode):
             return True
         if named:
             return torch.device(named[-1]).type == "cpu"
-        if function in _MAKERS and not (function is torch.as_tensor and inputs):
+        if function in _MAKERS and not (function in (torch.as_tensor, torch.asarray) and inputs):
             return True
         if function is Tensor.type_as:
             return _on_cpu(inputs[1])

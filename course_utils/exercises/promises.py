@@ -83,6 +83,8 @@ def _sizes(ex: "Exercise", inputs: Inputs) -> None:
     sizes = sizes_of(inputs)
     ones = *(inputs(2, **{name: 1}) for name in sizes), inputs(2, **dict.fromkeys(sizes, 1))
     ex.cases("each size also 1", *ones, kind="ones")
+    others = [inputs(*lead, **{name: 1}) for lead in ((), (2, 3)) for name in sizes]
+    ex.cases("each size also 1, with no leading dimensions, and with two", *others, kind="leading")
     equal = inputs(4, **dict.fromkeys(sizes, 4)), inputs(2, **dict.fromkeys(sizes, 4))
     ex.cases("all sizes equal", *equal, kind="equal")
 

@@ -103,6 +103,8 @@ def _is_error(value: Any) -> bool:
 def _alike(one: Any, other: Any) -> bool:
     if _is_error(one) or _is_error(other):
         return _is_error(one) and _is_error(other) and one[1] == other[1]
+    if {type(one), type(other)} == {int, float}:
+        return False  # one may stand for the other, but they are not the same
     try:
         return same(one, other)
     except Exception:  # a value that cannot be compared is like no other
@@ -138,13 +140,13 @@ def _bits(value: Any, right: Any) -> float:
 
 ONE_LEADING_DIMENSION = Mistake(
     "not right for every number of leading dimensions",
-    "With a batch it is right, but there may be no leading dimension, or several. Count dimensions from the end: the "
-    "last one is -1, the one before it -2.",
+    "With a batch it is right, but there may be no leading dimension, or several. Count dimensions from the end (the "
+    "last one is -1), and use operations that take any number of them, such as `@`.",
 )
 SIZE_ONE = Mistake(
     "right until a size is 1",
-    "`squeeze()` without a number takes away *every* dimension of size 1, also a batch of one or a single token. Name "
-    "the dimension that you mean.",
+    "Try it with a batch of one, or a single token. Often it is `squeeze()`: without a number it takes away *every* "
+    "dimension of size 1. Name the dimension that you mean.",
 )
 DEVICE = Mistake(
     "new tensors forget the device",
@@ -178,7 +180,9 @@ def pattern(results: "list[CheckResult]") -> Mistake | None:
     promised = {r.kind for r in results if r.kind}
     wrong = {r.kind for r in results if r.problem and r.kind}
     other = [r for r in results if r.problem and not r.kind]
-    if all("expected dtype" in r.problem for r in results if r.problem):
+    if "dtypes" in wrong <= {"dtypes", "gradients"} and all(
+        "expected dtype" in r.problem for r in results if r.problem
+    ):
         return DTYPE
     calls = next((r.outcomes for r in results if r.kind == "leading"), [])
     leads = [lead for lead, outcome in zip(LEADING, calls, strict=False) if outcome.failed]
@@ -189,7 +193,7 @@ def pattern(results: "list[CheckResult]") -> Mistake | None:
     if other or len(wrong) != 1:
         return None
     problem = next(r.problem for r in results if r.problem) or ""
-    if wrong == {"device"}:
+    if wrong == {"device"} and ("on the same device" in problem or "left behind on the CPU" in problem):
         return DEVICE
     if wrong == {"gradients"} and "no gradient reaches" in problem:
         return CUT_OFF

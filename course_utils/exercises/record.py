@@ -103,16 +103,23 @@ class Recorder:
 
 def copied(value: Any) -> Any:
     """A copy that later changes cannot reach. Models, functions and unknown objects stay themselves."""
+    try:
+        return _copied(value)
+    except RecursionError:  # a value that contains itself
+        return value
+
+
+def _copied(value: Any) -> Any:
     if is_tensor(value):
         return value.detach().clone() if value.numel() <= LARGE else value
     if issubclass(type(value), tuple):
-        return tuple(map(copied, tuple.__iter__(value)))
+        return tuple(map(_copied, tuple.__iter__(value)))
     if type(value) in (set, frozenset):
         return type(value)(value)
     if type(value) is list:
-        return [copied(v) for v in value] if all(v is not value for v in value) else value
+        return [_copied(v) for v in value]
     if type(value) is dict:
-        return {k: copied(v) for k, v in value.items()}
+        return {k: _copied(v) for k, v in value.items()}
     if type(value).__module__ == "numpy":
         return copy.deepcopy(value)
     return value

@@ -391,7 +391,7 @@ ex.mistake(
 )
 ex.mistake(
     "padding counts",
-    lambda logits, targets, lengths: losses(logits, targets).mean(),
+    lambda logits, targets, lengths: F.cross_entropy(logits.flatten(0, -2), targets.flatten()),
     hint="The mean runs over all positions, padding too. Leave the padding out.",
 )
 ex.mistake(
@@ -633,9 +633,12 @@ ex.cases(
     decoding(lambda tokens, state: (LOGITS[:1], state), None, max_length=2)
     .gives([[4, 4]])
     .noted("logits [-5, -4, -3, -2, -0.5]"),
-    decoding(lambda tokens, state: (LOGITS.bfloat16(), state), None, (1, 1), max_length=2)
+    decoding(lambda tokens, state: (LOGITS.half(), state), None, (1, 1), max_length=2)
     .gives([[4, 4], [3, 3]])
-    .noted("logits of dtype bfloat16"),
+    .noted("logits of dtype float16"),
+    decoding(lambda tokens, state: (torch.tensor([[30.0, 40.0, 0.0]]), state), None, max_length=2)
+    .gives([[1, 1]])
+    .noted("logits [30, 40, 0]"),
     decoding(lambda tokens, state: (LOGITS[:1, :1], state), None, max_length=2)
     .gives([[0, 0]])
     .noted("a vocabulary of one word"),

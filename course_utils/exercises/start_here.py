@@ -2,7 +2,7 @@
 
 import torch
 
-from course_utils.exercises import Exercise, case, normal
+from course_utils.exercises import Exercise, case, expect, normal
 from course_utils.lessons import start_here
 
 ex = Exercise(
@@ -24,7 +24,20 @@ ex.cases(
     "large scores, of both signs, each row by itself",
     case(torch.tensor([[1000.0, 1001.0], [-1001.0, -1000.0], [-500.0, 500.0]])),
 )
-ex.cases("a score of -inf gets no weight", case(torch.tensor([0.5, -torch.inf, 1.5])))
+ex.cases(
+    "a score of -inf gets no weight, however small the others are",
+    case(torch.tensor([0.5, -torch.inf, 1.5])),
+    case(torch.tensor([-1e30, -torch.inf])).gives(torch.tensor([1.0, 0.0])),
+)
+
+
+@ex.check("the weight of -inf is exactly 0")
+def _(answer, rng):
+    weights = answer(torch.tensor([0.5, -torch.inf, 1.5]))
+    expect(weights, torch.softmax(torch.tensor([0.5, -torch.inf, 1.5]), dim=-1), "scores [0.5, -inf, 1.5]")
+    expect(float(weights[1]) == 0.0, True, "scores [0.5, -inf, 1.5]: the second weight is exactly 0")
+
+
 ex.promises(ex.inputs(n=4), "leading", "sizes", "dtypes", "gradients", "device")
 
 ex.mistake(
@@ -66,6 +79,17 @@ ex.mistake(
     "exp alone",
     lambda scores: torch.exp(scores),
     hint="That is not yet a softmax: divide by the sum of each row, so that the weights sum to 1.",
+)
+ex.mistake(
+    "the mean subtracted, not the largest score",
+    {"scores.max(dim=-1, keepdim=True).values": "scores.mean(dim=-1, keepdim=True)"},
+    hint="A score far above the mean still has an exponential of inf. Subtract the *largest* score of each row.",
+)
+ex.mistake(
+    "the sigmoid of each score",
+    lambda scores: torch.sigmoid(scores),
+    hint="A sigmoid looks at one score alone, so the weights of a row need not sum to 1. Divide exponentials by their "
+    "sum.",
 )
 ex.mistake(
     "no exponential",

@@ -1,18 +1,22 @@
 """What an answer may not change for those who come after it: it is kept before, and put back afterwards.
 
-Not stopped, because nothing in the same process can stop it: code that computes or loops inside C, `os._exit`, a
-segmentation fault, memory without end, threads that go on, what an answer writes to files, and code that changes the
-engine on purpose in ways that this module does not list. Whoever grades strangers' code runs it in a process of its
-own (`python -m course_utils grade`), and trusts only what a fresh process says.
+Not stopped, because nothing in the same process can stop it: code that computes, loops or waits inside C
+(`os.system`, a lock while signals are ignored), Python code that swallows every interrupt *and* switches the signal off
+again and again, `os._exit`, a segmentation fault, memory without end, threads and child processes that go on, what an
+answer writes to files, and code that changes the engine on purpose in ways that this module does not list. Whoever
+grades strangers' code runs it in a process of its own (`python -m course_utils grade`).
 """
 
 import builtins
 import contextlib
+import copy
 import gc
+import inspect
 import os
 import random
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -25,6 +29,7 @@ from torch import Tensor, nn
 _MISSING = object()
 # Whose functions the judge itself calls: an answer that replaces one could make every later answer right.
 _OWNERS: list[Any] = [builtins, torch, F, torch.autograd, torch.overrides, torch.random, nn, Tensor, nn.Module]
+_OWNERS += [contextlib, contextlib.ExitStack, copy, inspect, random, numpy, numpy.random, signal, threading, warnings]
 _ENGINE = "course_utils."
 
 
@@ -37,6 +42,7 @@ class Originals:
 
     def __init__(self, exercises: Iterable[Any] = ()) -> None:
         engine = [module for name, module in sys.modules.items() if name.startswith(_ENGINE)]
+        engine += [x for m in engine for x in vars(m).values() if isinstance(x, type) and x.__module__ == m.__name__]
         self._kept = [(owner, dict(vars(owner)), _identities(owner)) for owner in (*_OWNERS, *engine, *exercises)]
         self._function_modes = _get_function_modes()
         self._dispatch_modes = torch._C._len_torch_dispatch_stack()
@@ -78,6 +84,8 @@ _SETTINGS: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
     (lambda: dict(os.environ), lambda kept: (os.environ.clear(), os.environ.update(kept))),
     (sys.getrecursionlimit, sys.setrecursionlimit),
     (lambda: sys.excepthook, lambda hook: setattr(sys, "excepthook", hook)),
+    (lambda: list(sys.path), lambda kept: sys.path.__setitem__(slice(None), kept)),
+    (sys.getprofile, sys.setprofile),
     (gc.isenabled, lambda enabled: gc.enable() if enabled else gc.disable()),
     (torch.get_num_threads, torch.set_num_threads),
     (torch.get_default_dtype, torch.set_default_dtype),
@@ -109,7 +117,7 @@ def state_kept(exercises: Iterable[Any]) -> Iterator[Originals]:
                 originals.put_back()
     finally:
         for value, read, write in kept:
-            if not _equal(read(), value):
+            if not _unchanged(read, value):
                 write(value)
         for number, handler in handlers.items():
             if signal.getsignal(number) is not handler:
@@ -125,10 +133,11 @@ def _signal_handlers() -> dict[Any, Any]:
     return {n: h for n in (signal.SIGINT, signal.SIGTERM) if (h := signal.getsignal(n)) is not None}
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _unchanged(read: Callable[[], Any], value: Any) -> bool:
+    """No, if it cannot be told: NumPy's random state holds an array, and the working folder may be gone."""
     try:
-        return bool(one == other)
-    except ValueError:  # NumPy's random state holds an array
+        return bool(read() == value)
+    except Exception:
         return False
 
 
