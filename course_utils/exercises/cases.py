@@ -97,13 +97,16 @@ class Case:
         wanted, exact = self.expected(reference)
         expect_results(got, wanted, self.words(reference), returns, exact)
 
-    def test_error(self, answer: Callable[..., Any], reference: Callable[..., Any], error: type[Exception]) -> None:
-        """Raises `Mismatch` unless the answer raises `error`."""
+    def test_error(
+        self, answer: Callable[..., Any], reference: Callable[..., Any], returns: tuple[str, ...] = ()
+    ) -> None:
+        """Raises `Mismatch` unless the answer raises the error that the case wants."""
         try:
             got = self._call(answer)
-        except error:
+        except self.wanted:
             return
-        raise Mismatch(None, None, f"{self.words(reference)}\nexpected {error.__name__}\ngot      {describe(got)}")
+        words = f"{self.words(reference)}\nexpected {self.wanted.__name__}\ngot      {describe(got)}"
+        raise Mismatch(None, None, words)
 
     def words(self, reference: Callable[..., Any]) -> str:
         """The call as a learner reads it: "scores (3, 5, 7), mask (5, 7)"; few numbers are shown whole."""

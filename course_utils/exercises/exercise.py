@@ -105,21 +105,19 @@ class Exercise:
 
     def cases(self, name: str, *cases: Case, kind: str = "") -> None:
         """A check in which each case's call must give what the case says, or what the reference gives."""
-        self._each(name, cases, lambda case, answer: case.test(answer, self.function, self.returns), kind)
+        self._add(name, cases, kind)
 
     def gradients(self, name: str, *cases: Case) -> None:
         """A check of what each case gives, and of the gradient of every result of floats for every input of floats."""
-        self._each(
-            name, cases, lambda case, answer: case.test_gradients(answer, self.function, self.returns), "gradients"
-        )
+        self._add(name, cases, "gradients")
 
     def device(self, name: str, *cases: Case) -> None:
         """A check that each case works, and stays, on the device of its inputs."""
-        self._each(name, cases, lambda case, answer: case.test_device(answer, self.function, self.returns), "device")
+        self._add(name, cases, "device")
 
     def raises(self, error: type[Exception], name: str, *cases: Case) -> None:
         """A check that each case raises the error that the docstring promises."""
-        self._each(name, cases, lambda case, answer: case.test_error(answer, self.function, error))
+        self._add(name, tuple(case.gives(error) for case in cases), "error")
 
     def inputs(self, **sizes: int) -> promises.Inputs:
         """Makes calls from the shapes in the reference's signature, where all inputs are tensors of floats."""
@@ -129,22 +127,24 @@ class Exercise:
         """Checks what every exercise promises in the same way; `kept` are keys of `promises.PROMISES`."""
         self.samples = (*self.samples, inputs)
         for word in kept:
-            promises.PROMISES[word](self, inputs)
+            for promise in promises.PROMISES[word](inputs):
+                self._add(*promise)
 
     def mistake(self, name: str, wrong: Mapping[str, str] | Callable[..., Any], *, hint: str) -> None:
         """What people get wrong: the reference with some of its text written otherwise, or another function."""
         function = wrong if callable(wrong) else _rewritten(self.function, wrong)
         self.mistakes = (*self.mistakes, Mistake(name, hint, function))
 
-    def _each(
-        self, name: str, cases: tuple[Case, ...], test: Callable[[Case, Callable[..., Any]], None], kind: str = ""
-    ) -> None:
+    def _add(self, name: str, cases: tuple[Case, ...], kind: str) -> None:
+        tests = {"gradients": Case.test_gradients, "device": Case.test_device, "error": Case.test_error}
+        test = tests.get(kind, Case.test)
+
         def run(answer: Callable[..., Any], rng: torch.Generator) -> None:
             """All cases, also after one that failed: what an answer does in the others shows what is wrong with it."""
             first: Exception | None = None
             for case in cases:
                 try:
-                    test(case, answer)
+                    test(case, answer, self.function, self.returns)
                 except Exception as problem:
                     failed()
                     first = first or problem
@@ -153,7 +153,7 @@ class Exercise:
             if first is not None:
                 raise first
 
-        self.check(name, kind)(run)
+        self.check(name, "" if kind == "error" else kind)(run)
 
     def _test_parameters(self, answer: Callable[..., Any], rng: torch.Generator) -> None:
         """Cells call optional parameters by name. What was not written with `def` or `lambda` need not have them."""

@@ -7,7 +7,7 @@ import random
 import traceback
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy
@@ -16,19 +16,9 @@ import torch
 from course_utils.exercises.compare import Mismatch, describe
 from course_utils.exercises.exercise import Check, Exercise, Mistake, all_exercises
 from course_utils.exercises.recognise import most_alike, pattern
-from course_utils.exercises.record import InputChanged, Outcome, Recorder
+from course_utils.exercises.record import CheckResult, InputChanged, Recorder
 from course_utils.exercises.state import state_kept
 from course_utils.exercises.time_limit import OutOfTime, time_limit
-
-
-@dataclass
-class CheckResult:
-    """One check's verdict. `problem` is None when it passed, else what a learner should read."""
-
-    name: str
-    problem: str | None = None
-    outcomes: list[Outcome] = field(default_factory=list)
-    kind: str = ""
 
 
 @dataclass

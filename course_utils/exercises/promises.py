@@ -10,14 +10,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import torch
 
 from course_utils.exercises.cases import Case, case, normal
-
-if TYPE_CHECKING:
-    from course_utils.exercises.exercise import Exercise
 
 # Called with leading dimensions, and with a size by name for what should differ from its default.
 Inputs = Callable[..., Case]
@@ -75,33 +72,45 @@ class FromSignature:
         return normal(*shape, seed=seed) / (shape[0] ** 0.5 if len(shape) == 2 else 1)
 
 
-def _leading(ex: "Exercise", inputs: Inputs) -> None:
-    ex.cases("no leading dimensions, one, two and three", *(inputs(*lead) for lead in LEADING), kind="leading")
+class Promise(NamedTuple):
+    """A check: its name, its calls, and its kind (see `Check`)."""
+
+    name: str
+    calls: tuple[Case, ...]
+    kind: str
 
 
-def _sizes(ex: "Exercise", inputs: Inputs) -> None:
+def _leading(inputs: Inputs) -> list[Promise]:
+    calls = tuple(inputs(*lead) for lead in LEADING)
+    return [Promise("no leading dimensions, one, two and three", calls, "leading")]
+
+
+def _sizes(inputs: Inputs) -> list[Promise]:
     sizes = sizes_of(inputs)
-    ones = *(inputs(2, **{name: 1}) for name in sizes), inputs(2, **dict.fromkeys(sizes, 1))
-    ex.cases("each size also 1", *ones, kind="ones")
-    others = [inputs(*lead, **{name: 1}) for lead in ((), (2, 3)) for name in sizes]
-    ex.cases("each size also 1, with no leading dimensions, and with two", *others, kind="leading")
-    equal = inputs(4, **dict.fromkeys(sizes, 4)), inputs(2, **dict.fromkeys(sizes, 4))
-    ex.cases("all sizes equal", *equal, kind="equal")
+    one, four = dict.fromkeys(sizes, 1), dict.fromkeys(sizes, 4)
+    ones = *(inputs(2, **{name: 1}) for name in sizes), inputs(2, **one)
+    others = tuple(inputs(*lead, **{name: 1}) for lead in ((), (2, 3)) for name in sizes)
+    return [
+        Promise("each size also 1", ones, "ones"),
+        Promise("each size also 1, with no leading dimensions, and with two", others, "leading"),
+        Promise("all sizes equal", (inputs(4, **four), inputs(2, **four)), "equal"),
+    ]
 
 
-def _dtypes(ex: "Exercise", inputs: Inputs) -> None:
-    ex.cases("float64, float16 and bfloat16 stay what they are", *(inputs(2).to(t) for t in LOW), kind="dtypes")
+def _dtypes(inputs: Inputs) -> list[Promise]:
+    calls = tuple(inputs(2).to(dtype) for dtype in LOW)
+    return [Promise("float64, float16 and bfloat16 stay what they are", calls, "dtypes")]
 
 
-def _gradients(ex: "Exercise", inputs: Inputs) -> None:
-    ex.gradients("each gradient goes back to its own place", inputs(2).to(torch.float64))
+def _gradients(inputs: Inputs) -> list[Promise]:
+    return [Promise("each gradient goes back to its own place", (inputs(2).to(torch.float64),), "gradients")]
 
 
-def _device(ex: "Exercise", inputs: Inputs) -> None:
-    ex.device("it would work on a GPU too: new tensors are made where the inputs are", inputs(2))
+def _device(inputs: Inputs) -> list[Promise]:
+    return [Promise("it would work on a GPU too: new tensors are made where the inputs are", (inputs(2),), "device")]
 
 
-PROMISES: dict[str, Callable[["Exercise", Inputs], None]] = {
+PROMISES: dict[str, Callable[[Inputs], list[Promise]]] = {
     "leading": _leading,
     "sizes": _sizes,
     "dtypes": _dtypes,

@@ -16,17 +16,14 @@ Where no known mistake is found, the checks that failed may still show *when* an
 """
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from course_utils.exercises.compare import is_tensor, same
 from course_utils.exercises.exercise import Mistake
 from course_utils.exercises.promises import LEADING
-from course_utils.exercises.record import Outcome
-
-if TYPE_CHECKING:
-    from course_utils.exercises.judge import CheckResult
+from course_utils.exercises.record import CheckResult, Outcome
 
 ENOUGH = 8.0  # bits
 SHARE = 0.5
@@ -34,7 +31,7 @@ _ERROR = object()
 
 
 def most_alike(
-    answer: "list[CheckResult]", reference: "list[CheckResult]", known: "Iterable[tuple[Mistake, list[CheckResult]]]"
+    answer: list[CheckResult], reference: list[CheckResult], known: Iterable[tuple[Mistake, list[CheckResult]]]
 ) -> Mistake | None:
     """The known mistake that the results of `answer` show, if any. `reference` are the results of a right answer."""
     mine, right = dict(_evidence(answer)), dict(_evidence(reference))
@@ -49,7 +46,7 @@ def most_alike(
 Evidence = dict[tuple[Any, ...], Any]
 
 
-def _evidence(results: "list[CheckResult]") -> Iterator[tuple[tuple[Any, ...], Any]]:
+def _evidence(results: list[CheckResult]) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """What each call gave, by check, call and kind."""
     for result in results:
         for number, outcome in enumerate(result.outcomes):
@@ -170,7 +167,7 @@ DTYPE = Mistake(
 )
 
 
-def pattern(results: "list[CheckResult]") -> Mistake | None:
+def pattern(results: list[CheckResult]) -> Mistake | None:
     """What is true of an answer because of the checks that it fails, and of those that it passes; None: no such thing.
 
     The checks of all kinds but "leading" use one leading dimension.

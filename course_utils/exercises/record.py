@@ -36,6 +36,16 @@ class Outcome:
     notes: list[tuple[str, Any]] = field(default_factory=list)
 
 
+@dataclass
+class CheckResult:
+    """One check's verdict. `problem` is None when it passed, else what a learner should read."""
+
+    name: str
+    problem: str | None = None
+    outcomes: list[Outcome] = field(default_factory=list)
+    kind: str = ""
+
+
 _now: list[Outcome] = []  # the outcome of the call that runs, or that ran last
 
 
