@@ -49,6 +49,12 @@ def test_there_are_enough_mistakes_and_hints(exercise: Exercise):
     assert len({m.name for m in exercise.mistakes}) == len(exercise.mistakes)
 
 
+@every_exercise
+def test_an_error_that_the_docstring_promises_is_asked_for(exercise: Exercise):
+    for error in re.findall(r"[Rr]aises (\w+Error)", exercise.function.__doc__):
+        assert any(error in check.name for check in exercise.checks), error
+
+
 @pytest.mark.usefixtures("no_hook")
 @pytest.mark.parametrize(("exercise", "mistake"), MISTAKES, ids=lambda x: getattr(x, "name", x))
 def test_mistake_fails_with_its_own_hint(exercise: Exercise, mistake: Mistake):
