@@ -268,7 +268,7 @@ def test_right_answer_scores(tmp_path):
             "m.InteractiveShell.showtraceback = lambda *a, **k: None",
             "(the notebook hid this error)",
         ),
-        ("# NBVAL_SKIP\n" + WRONG, "✗ softmax: 12 of 13 checks failed"),
+        ("# NBVAL_SKIP\n" + WRONG, "✗ softmax: 13 of 14 checks failed"),
     ],
 )
 def test_wrong_answers_do_not_score(tmp_path, source, message):

@@ -35,7 +35,6 @@ ex.cases(
     plain.gives(torch.stack([torch.stack([q.dot(k) for k in plain.args[1]]) for q in plain.args[0]])),
 )
 ex.promises(sizes, "leading", "sizes", "dtypes", "gradients", "device")
-ex.cases("all sizes equal, and two leading dimensions", sizes(4, 4, queries=4, keys=4, d_k=4))
 
 ex.mistake(
     "all dimensions turned round",
@@ -291,7 +290,6 @@ ex.cases(
 )
 ex.cases("5 queries, 7 keys, d_k 8, d_v 11: as one query after the other", plain.gives(query_by_query(*plain.args)))
 ex.promises(sizes, "leading", "sizes", "dtypes", "gradients", "device")
-ex.cases("all sizes equal, and two leading dimensions", sizes(4, 4, queries=4, keys=4, d_k=4, d_v=4))
 ex.cases("large d_k", sizes(d_k=200))
 ex.cases("large scores", large)
 ex.gradients("gradients of large scores", large.to(torch.float64))
@@ -495,7 +493,6 @@ ex.cases(
     plain.gives(vector_by_vector(*plain.args)),
 )
 ex.promises(sizes, "leading", "sizes", "dtypes", "gradients", "device")
-ex.cases("all sizes equal, and two leading dimensions", sizes(4, 4, **ALL_FOUR))
 ex.cases(
     "large scores",
     case(

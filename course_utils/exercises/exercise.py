@@ -34,7 +34,8 @@ CheckFunction = Callable[[Callable[..., Any], torch.Generator], None]
 class Check:
     """`run(answer, rng)` raises `Mismatch` when the answer is wrong. `rng` is seeded anew for each check.
 
-    `kind` says what is promised: "leading", "ones", "equal", "dtypes", "gradients", "device", or nothing of these.
+    `kind` says what is promised: "leading", "ones", "equal", "dtypes", "gradients", "device", "error", or nothing of
+    these.
     """
 
     name: str
@@ -153,7 +154,7 @@ class Exercise:
             if first is not None:
                 raise first
 
-        self.check(name, "" if kind == "error" else kind)(run)
+        self.check(name, kind)(run)
 
     def _test_parameters(self, answer: Callable[..., Any], rng: torch.Generator) -> None:
         """Cells call optional parameters by name. What was not written with `def` or `lambda` need not have them."""

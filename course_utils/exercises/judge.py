@@ -44,9 +44,8 @@ def judge(exercise: Exercise, answer: Callable[..., Any]) -> Verdict:
     printed = ShortText()
     results: list[CheckResult] = []
     out_of_time = False
-    with state_kept(all_exercises()) as originals, contextlib.ExitStack() as streams:
-        streams.enter_context(contextlib.redirect_stdout(printed))
-        streams.enter_context(contextlib.redirect_stderr(printed))
+    streams = contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed)
+    with state_kept(all_exercises()) as originals, streams[0], streams[1]:
         try:
             with time_limit(exercise.seconds) as limit:
                 for check in exercise.checks:

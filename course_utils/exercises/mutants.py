@@ -56,6 +56,9 @@ _WRAPPED = ("({}).detach()", "({}).squeeze()", "({}).squeeze(-1)", "({}).float()
 _RESULT = (*_WRAPPED, "({}).to('cpu').numpy()", "({}).tolist()", "({}) * 1.001", "({}) + 1e-3")
 
 
+_INNER = {"range", "len", "zip", "enumerate", "int", "tuple", "set"}
+
+
 @dataclass(frozen=True)
 class Mutant:
     """One change of a function. `function()` compiles it among the names of the original's module."""
@@ -238,15 +241,7 @@ def _is_symmetric(node: ast.Call) -> bool:
 
 def _is_inner(node: ast.Call) -> bool:
     """A call that gives no tensor."""
-    return isinstance(node.func, ast.Name) and node.func.id in {
-        "range",
-        "len",
-        "zip",
-        "enumerate",
-        "int",
-        "tuple",
-        "set",
-    }
+    return isinstance(node.func, ast.Name) and node.func.id in _INNER
 
 
 def _is_module(node: ast.AST) -> bool:

@@ -94,6 +94,7 @@ def _sizes(inputs: Inputs) -> list[Promise]:
         Promise("each size also 1", ones, "ones"),
         Promise("each size also 1, with no leading dimensions, and with two", others, "leading"),
         Promise("all sizes equal", (inputs(4, **four), inputs(2, **four)), "equal"),
+        Promise("all sizes equal, and two leading dimensions", (inputs(4, 4, **four),), "leading"),
     ]
 
 

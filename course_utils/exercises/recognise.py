@@ -152,7 +152,7 @@ DEVICE = Mistake(
 )
 CUT_OFF = Mistake(
     "the gradient is cut off",
-    "All values are right, but nothing can learn through them: `detach`, `.data`, `.item()`, numpy, "
+    "The values are right, but an input cannot learn from a result: `detach`, `.data`, `.item()`, numpy, "
     "`torch.tensor(…)` and `torch.no_grad` cut a result off from the inputs.",
 )
 IN_PLACE = Mistake(

@@ -101,8 +101,3 @@ ex.mistake(
     lambda scores: torch.log_softmax(scores, dim=-1),
     hint="`log_softmax` gives logarithms, which are negative. The weights themselves are asked for.",
 )
-ex.mistake(
-    "the gradient is cut off",
-    {"powers / powers.sum(dim=-1, keepdim=True)": "(powers / powers.sum(dim=-1, keepdim=True)).detach()"},
-    hint="`detach`, `.data`, `.item()` and numpy cut the result off from the scores: nothing could learn through it.",
-)
