@@ -207,10 +207,16 @@ ex.mistake(
     {" @ w_o": ""},
     hint="The last step is a product with `w_o`. Without it no head's result meets another head's.",
 )
-SPLIT = "split_heads(queries @ w_q, n_heads), split_heads(data @ w_k, n_heads), split_heads(data @ w_v, n_heads)"
+SPLIT = """\
+    q = split_heads(queries @ w_q, n_heads)
+    k = split_heads(data @ w_k, n_heads)
+    v = split_heads(data @ w_v, n_heads)"""
 ex.mistake(
     "heads cut without the transpose",
-    {SPLIT: "(x.reshape(*x.shape[:-2], n_heads, x.shape[-2], -1) for x in (queries @ w_q, data @ w_k, data @ w_v))"},
+    {
+        SPLIT: "    projected = queries @ w_q, data @ w_k, data @ w_v\n"
+        "    q, k, v = (x.reshape(*x.shape[:-2], n_heads, x.shape[-2], -1) for x in projected)"
+    },
     hint="The heads hold numbers of several tokens. Use `split_heads`: cut, then swap two dimensions.",
 )
 ex.mistake(
@@ -255,7 +261,7 @@ ex.mistake(
 )
 ex.mistake(
     "one wide head",
-    {SPLIT: "queries @ w_q, data @ w_k, data @ w_v", "merge_heads(heads)": "heads"},
+    {SPLIT: "    q, k, v = queries @ w_q, data @ w_k, data @ w_v", "merge_heads(heads)": "heads"},
     hint="The projections are never cut, so there is only one softmax for each query. Use `split_heads` on all three.",
 )
 ex.mistake(

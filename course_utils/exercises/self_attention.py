@@ -369,7 +369,7 @@ def _(answer, rng):
 
 PAIRS = "torch.stack([angles.sin(), angles.cos()], dim=-1)"
 COLUMNS = "torch.where(torch.arange(d_model) % 2 == 0, angles.sin(), angles.cos())"
-FREQUENCIES = "10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)"
+FREQUENCIES = "10000.0 ** (-even_columns / d_model)"
 ex.mistake(
     "the exponent is i, not 2i",
     {"(0, d_model, 2,": "((d_model + 1) // 2,"},
@@ -377,7 +377,7 @@ ex.mistake(
 )
 ex.mistake(
     "the exponent is 4i, not 2i",
-    {"-torch": "-2 * torch"},
+    {"-even_columns": "-2 * even_columns"},
     hint="`torch.arange(0, d_model, 2)` is 2i already. Here the exponent is -4i / d_model.",
 )
 ex.mistake(
@@ -411,7 +411,7 @@ ex.mistake(
 )
 ex.mistake(
     "no minus in the exponent",
-    {"-torch": "torch"},
+    {"-even_columns": "even_columns"},
     hint="The frequencies get smaller from pair to pair: 10000 to a *negative* power. Here they grow.",
 )
 ex.mistake(

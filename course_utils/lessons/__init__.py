@@ -1,1 +1,3 @@
-"""The course's own implementations, one module a lesson: the reference answers, and what later lessons import."""
+"""The course's own implementations, one module a lesson: the reference answers, and
+what later lessons import.
+"""

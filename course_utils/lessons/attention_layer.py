@@ -1,11 +1,13 @@
-"""Lesson 03: attention as a layer of its own: queries ask, keys are compared with them, values are delivered.
+"""Lesson 03: attention as a layer of its own: queries ask, keys are compared with them,
+values are delivered.
 
-Vaswani et al. 2017 (https://arxiv.org/abs/1706.03762) for queries, keys, values and the scale, Miller et al. 2016
-(https://arxiv.org/abs/1606.03126) for keys and values apart.
+Vaswani et al. 2017 (https://arxiv.org/abs/1706.03762) for queries, keys, values and the
+scale, Miller et al. 2016 (https://arxiv.org/abs/1606.03126) for keys and values apart.
 
-Vectors are rows, so a projection is `data @ w`. All functions take any number of leading dimensions, also none, and
-keep dtype and device of their inputs. Leading dimensions must be equal; nothing is broadcast. Shapes that do not fit
-raise a ValueError that names them.
+Vectors are rows, so a projection is `data @ w`. All functions take any number of
+leading dimensions, also none, and keep dtype and device of their inputs. Leading
+dimensions must be equal; nothing is broadcast. Shapes that do not fit raise a
+ValueError that names them.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,12 +24,17 @@ from course_utils.training import one_thread, train
 def similarity_scores(
     queries: Float[Tensor, "... queries d_k"], keys: Float[Tensor, "... keys d_k"]
 ) -> Float[Tensor, "... queries keys"]:
-    """The dot product of every query with every key: row i, column j holds queries_i · keys_j.
+    """The dot product of every query with every key: row i, column j holds queries_i ·
+    keys_j.
 
-    No scale. Any number of leading dimensions, also none; both inputs have the same ones, and the dtype stays.
+    No scale. Any number of leading dimensions, also none; both inputs have the same
+    ones, and the dtype stays.
     """
     leading, d_k = queries.shape[:-2], queries.shape[-1]
-    if not 2 <= queries.dim() == keys.dim() or (keys.shape[:-2], keys.shape[-1]) != (leading, d_k):
+    if not 2 <= queries.dim() == keys.dim() or (keys.shape[:-2], keys.shape[-1]) != (
+        leading,
+        d_k,
+    ):
         raise ValueError(
             f"queries have shape {tuple(queries.shape)} and keys {tuple(keys.shape)}, but they must be "
             "(..., queries, d_k) and (..., keys, d_k): the same leading dimensions and the same d_k"
@@ -40,18 +47,21 @@ def scaled_dot_product_attention(
     keys: Float[Tensor, "... keys d_k"],
     values: Float[Tensor, "... keys d_v"],
 ) -> tuple[Float[Tensor, "... queries d_v"], Float[Tensor, "... queries keys"]]:
-    """softmax(Q Kᵀ / √d_k) V (Vaswani et al. 2017): returns the outputs and the weights.
+    """softmax(Q Kᵀ / √d_k) V (Vaswani et al. 2017): returns the outputs and the
+    weights.
 
-    The weights of one query are the softmax, over the keys, of its dot products divided by √d_k. Its output is the
-    sum of all values, each times its weight. Right for scores of many thousands too. The dtype stays that of the
-    inputs. Any number of leading dimensions, also none; all inputs have the same ones.
+    The weights of one query are the softmax, over the keys, of its dot products divided
+    by √d_k. Its output is the sum of all values, each times its weight. Right for
+    scores of many thousands too. The dtype stays that of the inputs. Any number of
+    leading dimensions, also none; all inputs have the same ones.
     """
     if values.shape[:-1] != keys.shape[:-1]:
         raise ValueError(
             f"keys have shape {tuple(keys.shape)} and values {tuple(values.shape)}, but they must be "
             "(..., keys, d_k) and (..., keys, d_v): the same leading dimensions and one value per key"
         )
-    # Divided before the product, not after it: so no score is too large for float16 on the way.
+    # Divided before the product, not after it: so no score is too large for float16 on
+    # the way.
     scores = similarity_scores(queries / queries.shape[-1] ** 0.5, keys)
     weights = torch.softmax(scores, dim=-1)
     return weights @ values, weights
@@ -64,13 +74,18 @@ def cross_attention(
     w_k: Float[Tensor, "d_data d_k"],
     w_v: Float[Tensor, "d_data d_v"],
 ) -> tuple[Float[Tensor, "... queries d_v"], Float[Tensor, "... queries data"]]:
-    """Attention of query vectors over data vectors, with learned projections: returns the outputs and the weights.
+    """Attention of query vectors over data vectors, with learned projections: returns
+    the outputs and the weights.
 
-    The queries are `queries @ w_q`; the data vectors give the keys `data @ w_k` and the values `data @ w_v`.
-    Queries and data may differ in number and in width. Any number of leading dimensions, also none; both have the
-    same ones.
+    The queries are `queries @ w_q`; the data vectors give the keys `data @ w_k` and the
+    values `data @ w_v`. Queries and data may differ in number and in width. Any number
+    of leading dimensions, also none; both have the same ones.
     """
-    for name, matrix, vectors in (("w_q", w_q, queries), ("w_k", w_k, data), ("w_v", w_v, data)):
+    for name, matrix, vectors in (
+        ("w_q", w_q, queries),
+        ("w_k", w_k, data),
+        ("w_v", w_v, data),
+    ):
         if matrix.shape[:-1] != vectors.shape[-1:]:
             raise ValueError(
                 f"{name} has shape {tuple(matrix.shape)}, but must be a matrix of {vectors.shape[-1]} rows: "
@@ -84,19 +99,24 @@ def score_variance(
 ) -> Float[Tensor, "..."]:
     """The variance of queries_i · keys_i over the draws i: query i meets key i only.
 
-    Squared distances from the mean, summed and divided by (draws - 1), as `torch.var` does. At least two draws; any
-    number of leading dimensions, also none. Both inputs have the same shape, and the dtype stays.
+    Squared distances from the mean, summed and divided by (draws - 1), as `torch.var`
+    does. At least two draws; any number of leading dimensions, also none. Both inputs
+    have the same shape, and the dtype stays.
     """
     if queries.shape != keys.shape:
-        raise ValueError(f"queries {tuple(queries.shape)} and keys {tuple(keys.shape)} must have the same shape")
+        raise ValueError(
+            f"queries {tuple(queries.shape)} and keys {tuple(keys.shape)} must have the same shape"
+        )
     return (queries * keys).sum(dim=-1).var(dim=-1)
 
 
-# ------------------------------------------------------------------ how sharp a softmax is
+# ------------------------------------------------------------------ how sharp a softmax
+# is
 
 
 def entropy(weights: Float[Tensor, "... n"]) -> Float[Tensor, "..."]:
-    """How spread out weights are, in nats: log n where all n are equal, 0 where one weight is 1.
+    """How spread out weights are, in nats: log n where all n are equal, 0 where one
+    weight is 1.
 
     `weights` are 0 or more and sum to 1 along the last dimension.
     """
@@ -104,21 +124,26 @@ def entropy(weights: Float[Tensor, "... n"]) -> Float[Tensor, "..."]:
 
 
 def softmax_gradient(weights: Float[Tensor, "... n"]) -> Float[Tensor, "... n n"]:
-    """How the weights of a softmax move with its scores: row i, column j is d weight_i / d score_j.
+    """How the weights of a softmax move with its scores: row i, column j is d weight_i
+    / d score_j.
 
-    It is w_i (1 - w_i) on the diagonal and -w_i w_j elsewhere, so it needs the weights only.
+    It is w_i (1 - w_i) on the diagonal and -w_i w_j elsewhere, so it needs the weights
+    only.
     """
     return torch.diag_embed(weights) - weights.unsqueeze(-1) * weights.unsqueeze(-2)
 
 
-# ------------------------------------------------------------------ a task: cards with a name and a colour
+# ------------------------------------------------------------------ a task: cards with
+# a name and a colour
 
 NAMES, COLOURS = 256, 32
 STEPS, LEARNING_RATE, WARMUP = 400, 1.5e-2, 0.1
 
 
 class Cards(NamedTuple):
-    """Cards on a table, and questions about them. Every card of a table has another name; colours repeat."""
+    """Cards on a table, and questions about them. Every card of a table has another
+    name; colours repeat.
+    """
 
     names: Int[Tensor, "batch cards"]
     colours: Int[Tensor, "batch cards"]
@@ -134,29 +159,54 @@ def draw_cards(
     questions: int = 48,
     device: torch.device | str = "cpu",
 ) -> Cards:
-    """New cards for `batch` tables, with names and colours at random, and questions to each table."""
+    """New cards for `batch` tables, with names and colours at random, and questions to
+    each table.
+    """
     names = torch.rand(batch, NAMES, generator=generator).argsort(dim=1)[:, :cards]
     colours = torch.randint(COLOURS, (batch, cards), generator=generator)
     asked = torch.randint(cards, (batch, questions), generator=generator)
-    return Cards(*(x.to(device) for x in (names, colours, names.gather(1, asked), colours.gather(1, asked))))
+    return Cards(
+        *(
+            x.to(device)
+            for x in (names, colours, names.gather(1, asked), colours.gather(1, asked))
+        )
+    )
 
 
 class CardReader(nn.Module):
-    """Answers questions about cards with one attention layer and nothing else that could look at a card."""
+    """Answers questions about cards with one attention layer and nothing else that
+    could look at a card.
+    """
 
     def __init__(
-        self, d_k: int, d_v: int, *, tied: bool = False, factor: float = 1.0, d_query: int = 32, d_data: int = 64
+        self,
+        d_k: int,
+        d_v: int,
+        *,
+        tied: bool = False,
+        factor: float = 1.0,
+        d_query: int = 32,
+        d_data: int = 64,
     ) -> None:
-        """`tied`: the keys are the values too, so d_v must be d_k. `factor` multiplies all scores."""
+        """`tied`: the keys are the values too, so d_v must be d_k. `factor` multiplies
+        all scores.
+        """
         super().__init__()
         if tied and d_v != d_k:
-            raise ValueError(f"tied keys and values have one width, got d_k {d_k} and d_v {d_v}")
+            raise ValueError(
+                f"tied keys and values have one width, got d_k {d_k} and d_v {d_v}"
+            )
         self.factor = factor
         self.asked = nn.Embedding(NAMES, d_query)
-        self.name, self.colour = nn.Embedding(NAMES, d_data), nn.Embedding(COLOURS, d_data)
+        self.name, self.colour = (
+            nn.Embedding(NAMES, d_data),
+            nn.Embedding(COLOURS, d_data),
+        )
         self.w_q = nn.Parameter(torch.randn(d_query, d_k) / d_query**0.5)
         self.w_k = nn.Parameter(torch.randn(d_data, d_k) / d_data**0.5)
-        self.w_v = self.w_k if tied else nn.Parameter(torch.randn(d_data, d_v) / d_data**0.5)
+        self.w_v = (
+            self.w_k if tied else nn.Parameter(torch.randn(d_data, d_v) / d_data**0.5)
+        )
         self.norm, self.output = nn.LayerNorm(d_v), nn.Linear(d_v, COLOURS)
 
     def forward(
@@ -164,7 +214,9 @@ class CardReader(nn.Module):
         names: Int[Tensor, "batch cards"],
         colours: Int[Tensor, "batch cards"],
         questions: Int[Tensor, "batch questions"],
-    ) -> tuple[Float[Tensor, "batch questions colours"], Float[Tensor, "batch questions cards"]]:
+    ) -> tuple[
+        Float[Tensor, "batch questions colours"], Float[Tensor, "batch questions cards"]
+    ]:
         """The logits of the colours for each question, and the attention weights."""
         data = (self.name(names) + self.colour(colours)) / 2**0.5  # variance 1 again
         queries = self.factor * self.asked(questions)
@@ -186,7 +238,9 @@ def share_right(model: Callable, batch: Cards) -> float:
 
 
 class Trained(NamedTuple):
-    """A reader after its training, the loss of each step, and the share of right answers on new cards."""
+    """A reader after its training, the loss of each step, and the share of right
+    answers on new cards.
+    """
 
     model: CardReader
     losses: list[float]
@@ -195,12 +249,25 @@ class Trained(NamedTuple):
 
 @one_thread()
 def train_reader(
-    make_model: Callable[[], CardReader], *, steps: int = STEPS, seed: int = 0, device: torch.device | str = "cpu"
+    make_model: Callable[[], CardReader],
+    *,
+    steps: int = STEPS,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
 ) -> Trained:
-    """Trains a new reader on `steps` batches of new cards, on one thread; tests it on 64 tables, the same for all."""
+    """Trains a new reader on `steps` batches of new cards, on one thread; tests it on
+    64 tables, the same for all.
+    """
     torch.manual_seed(seed)
     model = make_model().to(device)
-    losses = train(model, _batches(seed, device), card_loss, steps=steps, learning_rate=LEARNING_RATE, warmup=WARMUP)
+    losses = train(
+        model,
+        _batches(seed, device),
+        card_loss,
+        steps=steps,
+        learning_rate=LEARNING_RATE,
+        warmup=WARMUP,
+    )
     test = draw_cards(torch.Generator().manual_seed(10**6), batch=64, device=device)
     return Trained(model, losses, share_right(model, test))
 

@@ -1,9 +1,11 @@
-"""Lesson 06: several small attentions, the heads, side by side: what they cost, what they see, what they store.
+"""Lesson 06: several small attentions, the heads, side by side: what they cost, what
+they see, what they store.
 
 Vaswani et al. 2017, section 3.2.2 (https://arxiv.org/abs/1706.03762).
 
-Layout: vectors are (..., tokens, d_model), heads are (..., heads, tokens, d_k), and heads times d_k is d_model.
-Masks are boolean, True = may attend, as in lesson 05. A number of heads that does not fit raises a ValueError.
+Layout: vectors are (..., tokens, d_model), heads are (..., heads, tokens, d_k), and
+heads times d_k is d_model. Masks are boolean, True = may attend, as in lesson 05. A
+number of heads that does not fit raises a ValueError.
 """
 
 import subprocess
@@ -16,26 +18,38 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_utils.lessons.attention_layer import scaled_dot_product_attention, similarity_scores
+from course_utils.lessons.attention_layer import (
+    scaled_dot_product_attention,
+    similarity_scores,
+)
 from course_utils.lessons.masking import causal_mask, masked_attention, require_fit
 from course_utils.lessons.self_attention import LearnedPositions
 from course_utils.training import one_thread
 
 
-def split_heads(x: Float[Tensor, "... tokens d_model"], n_heads: int) -> Float[Tensor, "... heads tokens d_k"]:
-    """Cuts every vector into `n_heads` pieces of d_k = d_model / n_heads numbers, one piece for each head.
+def split_heads(
+    x: Float[Tensor, "... tokens d_model"], n_heads: int
+) -> Float[Tensor, "... heads tokens d_k"]:
+    """Cuts every vector into `n_heads` pieces of d_k = d_model / n_heads numbers, one
+    piece for each head.
 
-    Head 0 gets the first d_k numbers of *every* token, head 1 the next d_k, and so on. The heads stand before the
-    tokens. d_model is a multiple of n_heads. Any number of leading dimensions, also none.
+    Head 0 gets the first d_k numbers of *every* token, head 1 the next d_k, and so on.
+    The heads stand before the tokens. d_model is a multiple of n_heads. Any number of
+    leading dimensions, also none.
     """
     d_model = x.shape[-1]
     if n_heads < 1 or d_model % n_heads:
-        raise ValueError(f"x has shape {tuple(x.shape)}: d_model {d_model} cannot be cut into {n_heads} equal heads")
+        raise ValueError(
+            f"x has shape {tuple(x.shape)}: d_model {d_model} cannot be cut into {n_heads} equal heads"
+        )
     return x.unflatten(-1, (n_heads, d_model // n_heads)).transpose(-3, -2)
 
 
-def merge_heads(x: Float[Tensor, "... heads tokens d_k"]) -> Float[Tensor, "... tokens heads_times_d_k"]:
-    """The way back from `split_heads`: the pieces of every token side by side, head 0 first.
+def merge_heads(
+    x: Float[Tensor, "... heads tokens d_k"],
+) -> Float[Tensor, "... tokens heads_times_d_k"]:
+    """The way back from `split_heads`: the pieces of every token side by side, head 0
+    first.
 
     Any number of leading dimensions, also none.
     """
@@ -52,34 +66,47 @@ def multi_head_attention(
     n_heads: int,
     mask: Bool[Tensor, "..."] | None = None,
 ) -> tuple[Float[Tensor, "... queries d_out"], Float[Tensor, "... heads queries data"]]:
-    """Attention in `n_heads` heads at once (Vaswani et al. 2017): returns the outputs and the weights of every head.
+    """Attention in `n_heads` heads at once (Vaswani et al. 2017): returns the outputs
+    and the weights of every head.
 
-    `queries @ w_q`, `data @ w_k` and `data @ w_v` are cut into heads. Each head does the attention of lesson 05 on
-    its own pieces, with the scale √d_k of one head. Their results are put side by side, head 0 first, and
-    multiplied by `w_o`. Self-attention is the case in which `queries` and `data` are the same tensor.
+    `queries @ w_q`, `data @ w_k` and `data @ w_v` are cut into heads. Each head does
+    the attention of lesson 05 on its own pieces, with the scale √d_k of one head. Their
+    results are put side by side, head 0 first, and multiplied by `w_o`. Self-attention
+    is the case in which `queries` and `data` are the same tensor.
 
-    `mask` is True where a query may attend: (queries, data), or with as many dimensions as the weights, each of
-    their size or 1; a 1 in place of the heads stands for "the same mask in all heads". A query that may attend to
-    nothing gets weights and outputs of zero. Any number of leading dimensions, also none; dtype and device follow
-    the inputs.
+    `mask` is True where a query may attend: (queries, data), or with as many dimensions
+    as the weights, each of their size or 1; a 1 in place of the heads stands for "the
+    same mask in all heads". A query that may attend to nothing gets weights and outputs
+    of zero. Any number of leading dimensions, also none; dtype and device follow the
+    inputs.
     """
-    q, k, v = split_heads(queries @ w_q, n_heads), split_heads(data @ w_k, n_heads), split_heads(data @ w_v, n_heads)
+    q = split_heads(queries @ w_q, n_heads)
+    k = split_heads(data @ w_k, n_heads)
+    v = split_heads(data @ w_v, n_heads)
     heads, weights = masked_attention(q, k, v, mask)
     return merge_heads(heads) @ w_o, weights
 
 
-def attention_matrix_bytes(n_queries: int, n_keys: int, n_heads: int, bytes_per_number: int, batch: int = 1) -> int:
-    """Bytes of the attention weights of one layer: every head of every sequence has one for each query and key.
+def attention_matrix_bytes(
+    n_queries: int, n_keys: int, n_heads: int, bytes_per_number: int, batch: int = 1
+) -> int:
+    """Bytes of the attention weights of one layer: every head of every sequence has one
+    for each query and key.
 
     A number of float32 has 4 bytes; float16 and bfloat16 have 2.
     """
     return batch * n_heads * n_queries * n_keys * bytes_per_number
 
 
-# ------------------------------------------------------------------ the layer that later lessons use
+# ------------------------------------------------------------------ the layer that
+# later lessons use
 
-Attend = Callable[..., Float[Tensor, "... queries d_v"]]  # attend(queries, keys, values, mask, is_causal=...)
-Queries, Data = Float[Tensor, "... queries d_model"], Float[Tensor, "... data d_model"] | None
+# Attend(queries, keys, values, mask, is_causal=...)
+Attend = Callable[..., Float[Tensor, "... queries d_v"]]
+Queries, Data = (
+    Float[Tensor, "... queries d_model"],
+    Float[Tensor, "... data d_model"] | None,
+)
 Mask, Heads = Bool[Tensor, "..."] | None, Float[Tensor, "... heads _ d_k"]
 Weights = Float[Tensor, "... heads queries data"]
 
@@ -90,9 +117,11 @@ def joint_mask(
     mask: Bool[Tensor, "..."] | None,
     is_causal: bool,
 ) -> Bool[Tensor, "..."] | None:
-    """True where `mask` allows it and, if `is_causal`, the causal mask too; None where there is no mask at all.
+    """True where `mask` allows it and, if `is_causal`, the causal mask too; None where
+    there is no mask at all.
 
-    The causal mask is aligned to the end. Raises ValueError when `mask` does not fit (see `require_fit`).
+    The causal mask is aligned to the end. Raises ValueError when `mask` does not fit
+    (see `require_fit`).
     """
     if mask is not None:
         require_fit(mask, torch.Size((*queries.shape[:-1], keys.shape[-2])))
@@ -109,17 +138,21 @@ def attend(
     mask: Bool[Tensor, "..."] | None = None,
     is_causal: bool = False,
 ) -> Float[Tensor, "... queries d_v"]:
-    """The outputs of `masked_attention`, with fewer passes over the large matrix of scores.
+    """The outputs of `masked_attention`, with fewer passes over the large matrix of
+    scores.
 
-    The mask becomes numbers to add, 0 and -inf, which are small when the mask is the same for all heads. A query
-    that may attend to nothing gets outputs of zero at the end. Hidden scores must be finite numbers.
+    The mask becomes numbers to add, 0 and -inf, which are small when the mask is the
+    same for all heads. A query that may attend to nothing gets outputs of zero at the
+    end. Hidden scores must be finite numbers.
     """
     mask = joint_mask(queries, keys, mask, is_causal)
     if mask is None:
         return scaled_dot_product_attention(queries, keys, values)[0]
     scores = similarity_scores(queries / queries.shape[-1] ** 0.5, keys)
     sees_something = mask.any(dim=-1, keepdim=True)
-    hide = torch.zeros_like(mask, dtype=scores.dtype).masked_fill(sees_something & ~mask, -torch.inf)
+    hide = torch.zeros_like(mask, dtype=scores.dtype).masked_fill(
+        sees_something & ~mask, -torch.inf
+    )
     outputs = torch.softmax(scores + hide, dim=-1) @ values
     return outputs.masked_fill(~sees_something, 0)
 
@@ -131,26 +164,36 @@ def pytorch_attend(
     mask: Bool[Tensor, "..."] | None = None,
     is_causal: bool = False,
 ) -> Float[Tensor, "... queries d_v"]:
-    """The same outputs from PyTorch's own kernel, which does all steps in one and returns no weights.
+    """The same outputs from PyTorch's own kernel, which does all steps in one and
+    returns no weights.
 
-    PyTorch aligns `is_causal` to the start and takes it without a mask only, so elsewhere it gets our mask.
+    PyTorch aligns `is_causal` to the start and takes it without a mask only, so
+    elsewhere it gets our mask.
     """
     if mask is not None or queries.shape[-2] != keys.shape[-2]:
         mask, is_causal = joint_mask(queries, keys, mask, is_causal), False
-    return F.scaled_dot_product_attention(queries, keys, values, mask, is_causal=is_causal)
+    return F.scaled_dot_product_attention(
+        queries, keys, values, mask, is_causal=is_causal
+    )
 
 
 class MultiHeadAttention(nn.Module):
-    """Multi-head attention with learned projections and biases, as `nn.MultiheadAttention` has them.
+    """Multi-head attention with learned projections and biases, as
+    `nn.MultiheadAttention` has them.
 
-    `attend(q, k, v, mask, is_causal=...)` does the attention inside the heads and returns the outputs. Any function
-    that computes the same can stand there. `mask`: see `multi_head_attention`.
+    `attend(q, k, v, mask, is_causal=...)` does the attention inside the heads and
+    returns the outputs. Any function that computes the same can stand there. `mask`:
+    see `multi_head_attention`.
     """
 
-    def __init__(self, d_model: int, n_heads: int, attend: Attend = attend, bias: bool = True) -> None:
+    def __init__(
+        self, d_model: int, n_heads: int, attend: Attend = attend, bias: bool = True
+    ) -> None:
         super().__init__()
         if n_heads < 1 or d_model % n_heads:
-            raise ValueError(f"d_model {d_model} cannot be cut into {n_heads} equal heads")
+            raise ValueError(
+                f"d_model {d_model} cannot be cut into {n_heads} equal heads"
+            )
         self.n_heads, self.attend = n_heads, attend
         self.to_queries = nn.Linear(d_model, d_model, bias)
         self.to_keys = nn.Linear(d_model, d_model, bias)
@@ -158,51 +201,68 @@ class MultiHeadAttention(nn.Module):
         self.output = nn.Linear(d_model, d_model, bias)
 
     def project(self, x: Queries, data: Data = None) -> tuple[Heads, Heads, Heads]:
-        """Queries from `x`, keys and values from `data` (without it: from `x` too), cut into heads."""
+        """Queries from `x`, keys and values from `data` (without it: from `x` too), cut
+        into heads.
+        """
         data = x if data is None else data
         projected = self.to_queries(x), self.to_keys(data), self.to_values(data)
         q, k, v = (split_heads(vectors, self.n_heads) for vectors in projected)
         return q, k, v
 
-    def forward(self, x: Queries, data: Data = None, mask: Mask = None, is_causal: bool = False) -> Queries:
+    def forward(
+        self, x: Queries, data: Data = None, mask: Mask = None, is_causal: bool = False
+    ) -> Queries:
         """Self-attention over `x`, or attention of `x` over `data`."""
         q, k, v = self.project(x, data)
         return self.output(merge_heads(self.attend(q, k, v, mask, is_causal=is_causal)))
 
-    def weights(self, x: Queries, data: Data = None, mask: Mask = None, is_causal: bool = False) -> Weights:
-        """The weights of every head, for maps: computed anew with lesson 05's attention, whatever `attend` is."""
+    def weights(
+        self, x: Queries, data: Data = None, mask: Mask = None, is_causal: bool = False
+    ) -> Weights:
+        """The weights of every head, for maps: computed anew with lesson 05's
+        attention, whatever `attend` is.
+        """
         q, k, v = self.project(x, data)
         return masked_attention(q, k, v, joint_mask(q, k, mask, is_causal))[1]
 
 
 @torch.no_grad()
 def copy_weights(theirs: nn.MultiheadAttention, ours: MultiHeadAttention) -> None:
-    """Puts the weights of PyTorch's module into ours. PyTorch keeps the three projections in one matrix.
+    """Puts the weights of PyTorch's module into ours. PyTorch keeps the three
+    projections in one matrix.
 
-    Raises ValueError when only one of the two has biases; other differences of size raise in `copy_`.
+    Raises ValueError when only one of the two has biases; other differences of size
+    raise in `copy_`.
     """
     if (theirs.in_proj_bias is None) != (ours.to_queries.bias is None):
         raise ValueError("one of the two modules has biases, the other one has none")
     projections = ours.to_queries, ours.to_keys, ours.to_values
-    for projection, weight in zip(projections, theirs.in_proj_weight.chunk(3), strict=True):
+    for projection, weight in zip(
+        projections, theirs.in_proj_weight.chunk(3), strict=True
+    ):
         projection.weight.copy_(weight)
     ours.output.weight.copy_(theirs.out_proj.weight)
     if theirs.in_proj_bias is not None:
-        for projection, bias in zip(projections, theirs.in_proj_bias.chunk(3), strict=True):
+        for projection, bias in zip(
+            projections, theirs.in_proj_bias.chunk(3), strict=True
+        ):
             projection.bias.copy_(bias)
         ours.output.bias.copy_(theirs.out_proj.bias)
 
 
-# ------------------------------------------------------------------ a task with two relations
+# ------------------------------------------------------------------ a task with two
+# relations
 
 N_PEOPLE, N_LETTERS = 8, 8
 
 
 class TableBatch(NamedTuple):
-    """People round a table. Each one has a letter, and a colour that exactly one other person has too.
+    """People round a table. Each one has a letter, and a colour that exactly one other
+    person has too.
 
-    `asked[..., 0]` is the seat to the left (seat 0 has the last seat at its left), `asked[..., 1]` the seat of the
-    person with the same colour. `answers` are the letters of these two.
+    `asked[..., 0]` is the seat to the left (seat 0 has the last seat at its left),
+    `asked[..., 1]` the seat of the person with the same colour. `answers` are the
+    letters of these two.
     """
 
     letters: Int[Tensor, "batch people"]
@@ -211,21 +271,33 @@ class TableBatch(NamedTuple):
     answers: Int[Tensor, "batch people 2"]
 
 
-def tables(batch_size: int, generator: torch.Generator, device: torch.device | str = "cpu") -> Iterator[TableBatch]:
+def tables(
+    batch_size: int, generator: torch.Generator, device: torch.device | str = "cpu"
+) -> Iterator[TableBatch]:
     """Yields batches of random tables, without end. `generator` is a CPU generator."""
     seats = torch.arange(N_PEOPLE)
     while True:
         letters = torch.randint(N_LETTERS, (batch_size, N_PEOPLE), generator=generator)
-        colours = (seats // 2)[torch.rand(batch_size, N_PEOPLE, generator=generator).argsort(dim=-1)]
-        same = (colours[:, :, None] == colours[:, None, :]) & ~torch.eye(N_PEOPLE, dtype=torch.bool)
+        colours = (seats // 2)[
+            torch.rand(batch_size, N_PEOPLE, generator=generator).argsort(dim=-1)
+        ]
+        same = (colours[:, :, None] == colours[:, None, :]) & ~torch.eye(
+            N_PEOPLE, dtype=torch.bool
+        )
         partner = same.int().argmax(dim=-1)
-        asked = torch.stack([((seats - 1) % N_PEOPLE).expand_as(partner), partner], dim=-1)
+        asked = torch.stack(
+            [((seats - 1) % N_PEOPLE).expand_as(partner), partner], dim=-1
+        )
         answers = letters.unsqueeze(-1).expand_as(asked).gather(1, asked)
-        yield TableBatch(*(tensor.to(device) for tensor in (letters, colours, asked, answers)))
+        yield TableBatch(
+            *(tensor.to(device) for tensor in (letters, colours, asked, answers))
+        )
 
 
 class TableModel(nn.Module):
-    """Answers two questions for every person with one attention layer, and nothing around it but a linear layer."""
+    """Answers two questions for every person with one attention layer, and nothing
+    around it but a linear layer.
+    """
 
     def __init__(self, n_heads: int, d_model: int = 32) -> None:
         super().__init__()
@@ -236,12 +308,20 @@ class TableModel(nn.Module):
         self.answers = nn.Linear(d_model, 2 * N_LETTERS)
 
     def vectors(self, batch: TableBatch) -> Float[Tensor, "batch people d_model"]:
-        """One vector for each person: the sum of what stands for letter, colour and seat."""
-        return self.letters(batch.letters) + self.colours(batch.colours) + self.seats(N_PEOPLE)
+        """One vector for each person: the sum of what stands for letter, colour and
+        seat.
+        """
+        return (
+            self.letters(batch.letters)
+            + self.colours(batch.colours)
+            + self.seats(N_PEOPLE)
+        )
 
     def forward(self, batch: TableBatch) -> Float[Tensor, "batch people 2 letters"]:
         """The logits of both answers."""
-        return self.answers(self.attention(self.vectors(batch))).unflatten(-1, (2, N_LETTERS))
+        return self.answers(self.attention(self.vectors(batch))).unflatten(
+            -1, (2, N_LETTERS)
+        )
 
     def weights(self, batch: TableBatch) -> Float[Tensor, "batch heads people people"]:
         """Where each head looks."""
@@ -261,23 +341,31 @@ def table_accuracy(model: nn.Module, batch: TableBatch) -> Float[Tensor, " 2"]:
 
 @torch.no_grad()
 def relation_weights(model: TableModel, batch: TableBatch) -> Float[Tensor, "heads 2"]:
-    """How much weight each head gives to the left neighbour and to the partner, where these are two people.
+    """How much weight each head gives to the left neighbour and to the partner, where
+    these are two people.
 
-    The mean over the people for whom they are: where both are one person, all the weight would count twice.
+    The mean over the people for whom they are: where both are one person, all the
+    weight would count twice.
     """
     weights = model.weights(batch).movedim(1, -2)  # (batch, people, heads, people)
-    weights = weights[batch.asked[..., 0] != batch.asked[..., 1]]  # (cases, heads, people)
+    # (cases, heads, people)
+    weights = weights[batch.asked[..., 0] != batch.asked[..., 1]]
     asked = batch.asked[batch.asked[..., 0] != batch.asked[..., 1]]  # (cases, 2)
-    return weights.gather(-1, asked.unsqueeze(1).expand(-1, weights.shape[1], -1)).mean(dim=0)
+    return weights.gather(-1, asked.unsqueeze(1).expand(-1, weights.shape[1], -1)).mean(
+        dim=0
+    )
 
 
-# ------------------------------------------------------------------ bad initial values, many seeds at once
+# ------------------------------------------------------------------ bad initial values,
+# many seeds at once
 
 N_TOKENS, N_VALUES, N_NOISE = 8, 8, 4
 
 
 class Markers(NamedTuple):
-    """Tokens of [value, one-hot | mark, 1 for exactly one token | noise]; `answers` are the marked tokens' values."""
+    """Tokens of [value, one-hot | mark, 1 for exactly one token | noise]; `answers` are
+    the marked tokens' values.
+    """
 
     tokens: Float[Tensor, "seeds batch tokens features"]
     answers: Int[Tensor, "seeds batch"]
@@ -285,22 +373,36 @@ class Markers(NamedTuple):
 
 def markers(n_seeds: int, batch_size: int, generator: torch.Generator) -> Markers:
     """A random batch for each seed."""
-    values = torch.randint(N_VALUES, (n_seeds, batch_size, N_TOKENS), generator=generator)
+    values = torch.randint(
+        N_VALUES, (n_seeds, batch_size, N_TOKENS), generator=generator
+    )
     marked = torch.randint(N_TOKENS, (n_seeds, batch_size, 1), generator=generator)
-    noise = 0.5 * torch.randn(n_seeds, batch_size, N_TOKENS, N_NOISE, generator=generator)
+    noise = 0.5 * torch.randn(
+        n_seeds, batch_size, N_TOKENS, N_NOISE, generator=generator
+    )
     mark = F.one_hot(marked.squeeze(-1), N_TOKENS).unsqueeze(-1)
-    return Markers(torch.cat([F.one_hot(values, N_VALUES), mark, noise], dim=-1), values.gather(-1, marked).squeeze(-1))
+    return Markers(
+        torch.cat([F.one_hot(values, N_VALUES), mark, noise], dim=-1),
+        values.gather(-1, marked).squeeze(-1),
+    )
 
 
 class ManyModels(nn.Module):
-    """`n_seeds` small models side by side, which share nothing: one query, one attention layer, no residual.
+    """`n_seeds` small models side by side, which share nothing: one query, one
+    attention layer, no residual.
 
-    The query and the key matrix start `gain` times as large as is usual. With `equal_queries` the query of every
-    head starts with the same length, as long as it is on average.
+    The query and the key matrix start `gain` times as large as is usual. With
+    `equal_queries` the query of every head starts with the same length, as long as it
+    is on average.
     """
 
     def __init__(
-        self, n_seeds: int, n_heads: int, gain: float, generator: torch.Generator, equal_queries: bool = False
+        self,
+        n_seeds: int,
+        n_heads: int,
+        gain: float,
+        generator: torch.Generator,
+        equal_queries: bool = False,
     ) -> None:
         super().__init__()
         self.n_heads = n_heads
@@ -312,7 +414,9 @@ class ManyModels(nn.Module):
         query = normal(1, d_model, gain)
         if equal_queries:
             heads = split_heads(query, n_heads)
-            query = merge_heads(gain * heads.shape[-1] ** 0.5 * heads / heads.norm(dim=-1, keepdim=True))
+            query = merge_heads(
+                gain * heads.shape[-1] ** 0.5 * heads / heads.norm(dim=-1, keepdim=True)
+            )
         self.query = nn.Parameter(query)
         self.w_k = nn.Parameter(normal(n_features, d_model, gain / n_features**0.5))
         self.w_v = nn.Parameter(normal(n_features, d_model, 1 / n_features**0.5))
@@ -324,35 +428,54 @@ class ManyModels(nn.Module):
     ) -> Float[Tensor, "seeds heads batch tokens"]:
         """Where the query of each head looks."""
         queries = split_heads(self.query, self.n_heads)  # (seeds, heads, 1, d_k)
-        keys = split_heads(tokens.flatten(1, 2) @ self.w_k, self.n_heads)  # (seeds, heads, batch · tokens, d_k)
+        # (seeds, heads, batch · tokens, d_k)
+        keys = split_heads(tokens.flatten(1, 2) @ self.w_k, self.n_heads)
         scores = similarity_scores(queries / queries.shape[-1] ** 0.5, keys)
-        return torch.softmax(scores.squeeze(-2).unflatten(-1, tokens.shape[1:3]), dim=-1)
+        return torch.softmax(
+            scores.squeeze(-2).unflatten(-1, tokens.shape[1:3]), dim=-1
+        )
 
-    def forward(self, tokens: Float[Tensor, "seeds batch tokens features"]) -> Float[Tensor, "seeds batch values"]:
+    def forward(
+        self, tokens: Float[Tensor, "seeds batch tokens features"]
+    ) -> Float[Tensor, "seeds batch values"]:
         """The logits of the marked token's value."""
         values = split_heads(tokens.flatten(1, 2) @ self.w_v, self.n_heads)
         weighted = self.weights(tokens).flatten(-2).unsqueeze(-1) * values
-        heads = weighted.unflatten(-2, tokens.shape[1:3]).sum(dim=-2)  # (seeds, heads, batch, d_k)
+        # (seeds, heads, batch, d_k)
+        heads = weighted.unflatten(-2, tokens.shape[1:3]).sum(dim=-2)
         return merge_heads(heads) @ self.w_o + self.bias
 
 
 @one_thread()
 def train_many(
-    n_heads: int, gain: float, *, n_seeds: int = 40, steps: int = 300, equal_queries: bool = False, seed: int = 0
+    n_heads: int,
+    gain: float,
+    *,
+    n_seeds: int = 40,
+    steps: int = 300,
+    equal_queries: bool = False,
+    seed: int = 0,
 ) -> Float[Tensor, " seeds"]:
-    """Trains `n_seeds` models at once with Adam and returns the accuracy of each on 500 new examples."""
+    """Trains `n_seeds` models at once with Adam and returns the accuracy of each on 500
+    new examples.
+    """
     generator = torch.Generator().manual_seed(seed)
     models = ManyModels(n_seeds, n_heads, gain, generator, equal_queries)
     optimizer = torch.optim.Adam(models.parameters(), lr=1e-2, fused=True)
     for _ in range(steps):
         batch = markers(n_seeds, 32, generator)
-        losses = F.cross_entropy(models(batch.tokens).transpose(1, 2), batch.answers, reduction="none")
+        losses = F.cross_entropy(
+            models(batch.tokens).transpose(1, 2), batch.answers, reduction="none"
+        )
         optimizer.zero_grad()
-        losses.mean(dim=1).sum().backward()  # a sum over the models: no model changes another one's gradient
+        # A sum over the models: no model changes another one's gradient
+        losses.mean(dim=1).sum().backward()
         optimizer.step()
     batch = markers(n_seeds, 500, generator)
     with torch.no_grad():
-        return (models(batch.tokens).argmax(dim=-1) == batch.answers).float().mean(dim=-1)
+        return (
+            (models(batch.tokens).argmax(dim=-1) == batch.answers).float().mean(dim=-1)
+        )
 
 
 # ------------------------------------------------------------------ memory
@@ -373,9 +496,15 @@ print(peak_memory() - before)
 
 def peak_memory() -> int:
     """The most memory that this process has ever had, in bytes."""
-    if sys.platform == "linux":  # `getrusage` would also count what the parent had before this process was started
+    # `getrusage` would also count what the parent had before this process was started
+    if sys.platform == "linux":
         with open("/proc/self/status", encoding="utf-8") as status:
-            return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) * 1024
+            return (
+                next(
+                    int(line.split()[1]) for line in status if line.startswith("VmHWM")
+                )
+                * 1024
+            )
     if sys.platform == "win32":
         import psutil
 
@@ -386,6 +515,10 @@ def peak_memory() -> int:
 
 
 def measured_attention_bytes(n_tokens: int, n_heads: int) -> int:
-    """By how much one attention of `n_tokens` over themselves raises the peak memory of a fresh process."""
+    """By how much one attention of `n_tokens` over themselves raises the peak memory of
+    a fresh process.
+    """
     command = [sys.executable, "-c", _MEASURE, str(n_tokens), str(n_heads)]
-    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return int(
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    )

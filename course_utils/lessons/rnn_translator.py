@@ -1,11 +1,13 @@
-"""Lesson 01: an RNN reads an English sentence into one vector, and a second RNN writes French from that vector.
+"""Lesson 01: an RNN reads an English sentence into one vector, and a second RNN writes
+French from that vector.
 
-Elman 1990 (https://doi.org/10.1207/s15516709cog1402_1) for the recurrent step, Cho et al. 2014
-(https://arxiv.org/abs/1406.1078) for the GRU and the encoder-decoder, Sutskever et al. 2014
-(https://arxiv.org/abs/1409.3215) for translation with it.
+Elman 1990 (https://doi.org/10.1207/s15516709cog1402_1) for the recurrent step, Cho et
+al. 2014 (https://arxiv.org/abs/1406.1078) for the GRU and the encoder-decoder,
+Sutskever et al. 2014 (https://arxiv.org/abs/1409.3215) for translation with it.
 
-Sentences in a batch have different lengths, so shorter ones are padded. `lengths` counts the tokens that are
-valid, from the left; what stands behind them never changes a state, a loss or a translation.
+Sentences in a batch have different lengths, so shorter ones are padded. `lengths`
+counts the tokens that are valid, from the left; what stands behind them never changes a
+state, a loss or a translation.
 """
 
 import sys
@@ -32,9 +34,11 @@ def rnn_step(
     w_h: Float[Tensor, "hidden hidden"],
     b: Float[Tensor, " hidden"],
 ) -> Float[Tensor, "... hidden"]:
-    """One step of a recurrent network: the new state is tanh(x W_x + h W_h + b) (Elman 1990).
+    """One step of a recurrent network: the new state is tanh(x W_x + h W_h + b) (Elman
+    1990).
 
-    `x` is what the network reads now, `h` its state so far. Any number of leading dimensions, also none.
+    `x` is what the network reads now, `h` its state so far. Any number of leading
+    dimensions, also none.
     """
     return torch.tanh(x @ w_x + h @ w_h + b)
 
@@ -47,10 +51,12 @@ def gru_step(
     b_x: Float[Tensor, " three_hidden"],
     b_h: Float[Tensor, " three_hidden"],
 ) -> Float[Tensor, "... hidden"]:
-    """One step of a gated recurrent unit (Cho et al. 2014), as `nn.GRUCell` computes it.
+    """One step of a gated recurrent unit (Cho et al. 2014), as `nn.GRUCell` computes
+    it.
 
-    Each weight holds three blocks side by side: reset gate, update gate, candidate. Both gates lie between 0 and 1.
-    An update gate at 1 copies the old state unchanged, so the unit can keep what it read long ago.
+    Each weight holds three blocks side by side: reset gate, update gate, candidate.
+    Both gates lie between 0 and 1. An update gate at 1 copies the old state unchanged,
+    so the unit can keep what it read long ago.
     """
     x_reset, x_update, x_candidate = (x @ w_x + b_x).chunk(3, dim=-1)
     h_reset, h_update, h_candidate = (h @ w_h + b_h).chunk(3, dim=-1)
@@ -63,25 +69,31 @@ def gru_step(
 def last_valid_state(
     states: Float[Tensor, "... time hidden"], lengths: Int[Tensor, "..."]
 ) -> Float[Tensor, "... hidden"]:
-    """The state after the last valid token of each sentence: the one at position `lengths - 1`.
+    """The state after the last valid token of each sentence: the one at position
+    `lengths - 1`.
 
-    `lengths` has one number per sentence, from 1 to time. Usually its shape is (batch,), but the function also works
-    for one sentence, shape (), and for shapes like (2, 3): `len(lengths)` and a loop over it would fail there.
-    The values at later positions, even NaN, change neither the result nor the gradient.
+    `lengths` has one number per sentence, from 1 to time. Usually its shape is
+    (batch,), but the function also works for one sentence, shape (), and for shapes
+    like (2, 3): `len(lengths)` and a loop over it would fail there. The values at later
+    positions, even NaN, change neither the result nor the gradient.
     """
     last = (lengths - 1)[..., None, None].expand(*lengths.shape, 1, states.shape[-1])
     return states.gather(-2, last).squeeze(-2)
 
 
 def masked_cross_entropy(
-    logits: Float[Tensor, "... time vocabulary"], targets: Int[Tensor, "... time"], lengths: Int[Tensor, "..."]
+    logits: Float[Tensor, "... time vocabulary"],
+    targets: Int[Tensor, "... time"],
+    lengths: Int[Tensor, "..."],
 ) -> Float[Tensor, ""]:
     """Mean over all valid tokens of -log softmax(logits)[target], in nats.
 
-    The first `lengths` positions of a sentence are valid (0 to time; at least one token in all). Every valid token
-    counts the same, whatever sentence it is in: a mean over tokens, not a mean of the sentences' means.
-    The values at padded positions (logits of NaN or infinity, ids outside the vocabulary) change neither the loss
-    nor its gradient, which is exactly zero there. New tensors are made on the device of the inputs.
+    The first `lengths` positions of a sentence are valid (0 to time; at least one token
+    in all). Every valid token counts the same, whatever sentence it is in: a mean over
+    tokens, not a mean of the sentences' means. The values at padded positions (logits
+    of NaN or infinity, ids outside the vocabulary) change neither the loss nor its
+    gradient, which is exactly zero there. New tensors are made on the device of the
+    inputs.
     """
     positions = torch.arange(targets.shape[-1], device=targets.device)
     valid = positions < lengths.unsqueeze(-1)
@@ -92,18 +104,22 @@ def masked_cross_entropy(
 def reverse_valid(values: Tensor, lengths: Int[Tensor, " batch"]) -> Tensor:
     """Turns the first `lengths` positions of each row round; padding stays where it is.
 
-    `values` is (batch, time) ids or (batch, time, hidden) states: [a b c - -] of length 3 becomes [c b a - -].
-    Doing it twice gives `values` again.
+    `values` is (batch, time) ids or (batch, time, hidden) states: [a b c - -] of length
+    3 becomes [c b a - -]. Doing it twice gives `values` again.
     """
     positions = torch.arange(values.shape[1], device=values.device)
-    mirrored = lengths.unsqueeze(1) - 1 - positions  # (batch, time), negative at padding
+    # (batch, time), negative at padding
+    mirrored = lengths.unsqueeze(1) - 1 - positions
     order = torch.where(mirrored >= 0, mirrored, positions)
     rows = torch.arange(values.shape[0], device=values.device).unsqueeze(1)
     return values[rows, order]
 
 
 def greedy_decode(
-    step: Callable[[Int[Tensor, " batch"], object], tuple[Float[Tensor, "batch vocabulary"], object]],
+    step: Callable[
+        [Int[Tensor, " batch"], object],
+        tuple[Float[Tensor, "batch vocabulary"], object],
+    ],
     state: object,
     start_tokens: Int[Tensor, " batch"],
     stop_id: int,
@@ -111,11 +127,13 @@ def greedy_decode(
 ) -> list[list[int]]:
     """Writes one sentence per row, token by token, always taking the likeliest token.
 
-    `step(tokens, state)` reads the last token of each sentence and gives the logits of the next one and the new
-    state, which may be any object. The first tokens that it reads are `start_tokens` (one per sentence), then its own.
-    A sentence ends before `stop_id` (the answer holds neither the start nor the stop token, nor what follows), or
-    with `max_length` tokens. `step` is called at most `max_length` times, and no more once all sentences have ended.
-    Returns one list of Python ints per sentence. New tensors are made on the device of `start_tokens`.
+    `step(tokens, state)` reads the last token of each sentence and gives the logits of
+    the next one and the new state, which may be any object. The first tokens that it
+    reads are `start_tokens` (one per sentence), then its own. A sentence ends before
+    `stop_id` (the answer holds neither the start nor the stop token, nor what follows),
+    or with `max_length` tokens. `step` is called at most `max_length` times, and no
+    more once all sentences have ended. Returns one list of Python ints per sentence.
+    New tensors are made on the device of `start_tokens`.
     """
     tokens = start_tokens
     ended = torch.zeros_like(tokens, dtype=torch.bool)
@@ -132,7 +150,9 @@ def greedy_decode(
 
 
 class Encoder(nn.Module):
-    """Reads a sentence in both directions: one GRU from the left, one from the right (Bahdanau et al. 2014)."""
+    """Reads a sentence in both directions: one GRU from the left, one from the right
+    (Bahdanau et al. 2014).
+    """
 
     def __init__(self, n_words: int, embedding_size: int, hidden_size: int) -> None:
         super().__init__()
@@ -142,29 +162,43 @@ class Encoder(nn.Module):
 
     def forward(
         self, source: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]
-    ) -> tuple[Float[Tensor, "batch time two_hidden"], Float[Tensor, "batch two_hidden"]]:
-        """The states at every position, and the last state of each direction side by side.
+    ) -> tuple[
+        Float[Tensor, "batch time two_hidden"], Float[Tensor, "batch two_hidden"]
+    ]:
+        """The states at every position, and the last state of each direction side by
+        side.
 
-        States of both directions stand at the word they have just read. At padded positions they mean nothing.
+        States of both directions stand at the word they have just read. At padded
+        positions they mean nothing.
         """
         rightward, _ = self.rightward(self.embedding(source))
-        # Turned round word by word, so that the leftward GRU also meets all words before any padding.
+        # Turned round word by word, so that the leftward GRU also meets all words
+        # before any padding.
         leftward, _ = self.leftward(self.embedding(reverse_valid(source, lengths)))
-        last = torch.cat([last_valid_state(rightward, lengths), last_valid_state(leftward, lengths)], dim=-1)
+        last = torch.cat(
+            [last_valid_state(rightward, lengths), last_valid_state(leftward, lengths)],
+            dim=-1,
+        )
         return torch.cat([rightward, reverse_valid(leftward, lengths)], dim=-1), last
 
 
 class Decoder(nn.Module):
-    """Writes a sentence from one vector, the context, which it sees again at every step (Cho et al. 2014)."""
+    """Writes a sentence from one vector, the context, which it sees again at every step
+    (Cho et al. 2014).
+    """
 
-    def __init__(self, n_words: int, embedding_size: int, context_size: int, hidden_size: int) -> None:
+    def __init__(
+        self, n_words: int, embedding_size: int, context_size: int, hidden_size: int
+    ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(n_words, embedding_size)
         self.first_state = nn.Linear(context_size, hidden_size)
         self.rnn = nn.GRU(embedding_size + context_size, hidden_size, batch_first=True)
         self.output = nn.Linear(hidden_size + context_size, n_words)
 
-    def start(self, context: Float[Tensor, "batch context"]) -> Float[Tensor, "batch hidden"]:
+    def start(
+        self, context: Float[Tensor, "batch context"]
+    ) -> Float[Tensor, "batch hidden"]:
         """The state before the first word."""
         return torch.tanh(self.first_state(context))
 
@@ -174,9 +208,13 @@ class Decoder(nn.Module):
         context: Float[Tensor, "batch context"],
         hidden: Float[Tensor, "batch hidden"],
     ) -> tuple[Float[Tensor, "batch time vocabulary"], Float[Tensor, "batch hidden"]]:
-        """Reads `tokens` one after the other: logits of the word after each, and the state after the last."""
+        """Reads `tokens` one after the other: logits of the word after each, and the
+        state after the last.
+        """
         context = context.unsqueeze(1).expand(-1, tokens.shape[1], -1)
-        states, last = self.rnn(torch.cat([self.embedding(tokens), context], dim=-1), hidden.unsqueeze(0))
+        states, last = self.rnn(
+            torch.cat([self.embedding(tokens), context], dim=-1), hidden.unsqueeze(0)
+        )
         return self.output(torch.cat([states, context], dim=-1)), last.squeeze(0)
 
 
@@ -184,12 +222,21 @@ State = tuple[Float[Tensor, "batch context"], Float[Tensor, "batch hidden"]]
 
 
 class RNNTranslator(nn.Module):
-    """Encoder, one vector, decoder: all that the decoder knows about a sentence is `context_size` numbers."""
+    """Encoder, one vector, decoder: all that the decoder knows about a sentence is
+    `context_size` numbers.
+    """
 
     def __init__(
-        self, n_source: int, n_target: int, embedding_size: int = 64, hidden_size: int = 128, context_size: int = 128
+        self,
+        n_source: int,
+        n_target: int,
+        embedding_size: int = 64,
+        hidden_size: int = 128,
+        context_size: int = 128,
     ) -> None:
-        """`n_source`, `n_target`: words of each vocabulary. The two directions of the encoder share `hidden_size`."""
+        """`n_source`, `n_target`: words of each vocabulary. The two directions of the
+        encoder share `hidden_size`.
+        """
         super().__init__()
         self.encoder = Encoder(n_source, embedding_size, hidden_size // 2)
         self.bottleneck = nn.Linear(hidden_size // 2 * 2, context_size)
@@ -202,8 +249,12 @@ class RNNTranslator(nn.Module):
         _, last = self.encoder(source, lengths)
         return torch.tanh(self.bottleneck(last))
 
-    def start(self, source: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]) -> State:
-        """What `step` needs first: the context, and the decoder's state before the first word."""
+    def start(
+        self, source: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]
+    ) -> State:
+        """What `step` needs first: the context, and the decoder's state before the
+        first word.
+        """
         context = self.encode(source, lengths)
         return context, self.decoder.start(context)
 
@@ -213,19 +264,27 @@ class RNNTranslator(nn.Module):
         source_lengths: Int[Tensor, " batch"],
         target_in: Int[Tensor, "batch target_time"],
     ) -> Float[Tensor, "batch target_time vocabulary"]:
-        """Logits of the word after each word of `target_in`, which are the right ones: "teacher forcing"."""
+        """Logits of the word after each word of `target_in`, which are the right ones:
+        "teacher forcing".
+        """
         logits, _ = self.decoder(target_in, *self.start(source, source_lengths))
         return logits
 
-    def step(self, tokens: Int[Tensor, " batch"], state: State) -> tuple[Float[Tensor, "batch vocabulary"], State]:
-        """One word for `greedy_decode`: the context stays the same, the hidden state moves on."""
+    def step(
+        self, tokens: Int[Tensor, " batch"], state: State
+    ) -> tuple[Float[Tensor, "batch vocabulary"], State]:
+        """One word for `greedy_decode`: the context stays the same, the hidden state
+        moves on.
+        """
         context, hidden = state
         logits, hidden = self.decoder(tokens.unsqueeze(1), context, hidden)
         return logits.squeeze(1), (context, hidden)
 
 
 def translation_loss(model: nn.Module, batch: TranslationBatch) -> Float[Tensor, ""]:
-    """What `train` makes smaller: nats per token, on the words and the stop token of each sentence."""
+    """What `train` makes smaller: nats per token, on the words and the stop token of
+    each sentence.
+    """
     logits = model(batch.source, batch.source_lengths, batch.target_in)
     return masked_cross_entropy(logits, batch.target_out, batch.target_lengths)
 
@@ -240,24 +299,36 @@ def translate(
     max_length: int = 100,
     batch_size: int = 128,
 ) -> list[tuple[str, ...]]:
-    """The greedy translation of each sentence (a sequence of words), in the order of `sentences`.
+    """The greedy translation of each sentence (a sequence of words), in the order of
+    `sentences`.
 
-    `model` is any translator with `start(source, lengths) -> state` and `step(tokens, state) -> (logits, state)`.
-    A translation ends at `max_length` words at the latest. Sentences of like length share a batch, which saves
-    work and changes no translation. Raises ValueError when a sentence is empty.
+    `model` is any translator with `start(source, lengths) -> state` and `step(tokens,
+    state) -> (logits, state)`. A translation ends at `max_length` words at the latest.
+    Sentences of like length share a batch, which saves work and changes no translation.
+    Raises ValueError when a sentence is empty.
     """
     if not all(len(sentence) > 0 for sentence in sentences):
-        raise ValueError("sentences must not be empty: an encoder that has read nothing has no last state")
+        raise ValueError(
+            "sentences must not be empty: an encoder that has read nothing has no last state"
+        )
     device = next(model.parameters()).device
     order = sorted(range(len(sentences)), key=lambda row: len(sentences[row]))
     translations: dict[int, tuple[str, ...]] = {}
     for first in range(0, len(order), batch_size):
         rows = order[first : first + batch_size]
-        source, lengths = pad_batch([source_vocabulary.encode(sentences[row]) for row in rows], source_vocabulary.pad)
+        source, lengths = pad_batch(
+            [source_vocabulary.encode(sentences[row]) for row in rows],
+            source_vocabulary.pad,
+        )
         start_tokens = torch.full((len(rows),), target_vocabulary.start, device=device)
         state = model.start(source.to(device), lengths.to(device))
-        answers = greedy_decode(model.step, state, start_tokens, target_vocabulary.stop, max_length)
-        translations |= {row: tuple(target_vocabulary.decode(ids)) for row, ids in zip(rows, answers, strict=True)}
+        answers = greedy_decode(
+            model.step, state, start_tokens, target_vocabulary.stop, max_length
+        )
+        translations |= {
+            row: tuple(target_vocabulary.decode(ids))
+            for row, ids in zip(rows, answers, strict=True)
+        }
     return [translations[row] for row in range(len(sentences))]
 
 
@@ -265,7 +336,9 @@ STEPS, BATCH_SIZE, LEARNING_RATE, WARMUP = 1000, 32, 6e-3, 0.1  # about 30 s on 
 
 
 class Trained(NamedTuple):
-    """A translator, the vocabularies it speaks, and the loss of each step of its training."""
+    """A translator, the vocabularies it speaks, and the loss of each step of its
+    training.
+    """
 
     model: nn.Module
     english: Vocabulary
@@ -284,11 +357,13 @@ def train_translator(
     warmup: float = WARMUP,
     seed: int = 0,
 ) -> Trained:
-    """The lesson's training in one call, for measurements and for later lessons: the same seed, the same model.
+    """The lesson's training in one call, for measurements and for later lessons: the
+    same seed, the same model.
 
     It runs on one thread, so that the model does not depend on their number.
 
-    `make_model(n_source, n_target)` makes the translator from the sizes of both vocabularies.
+    `make_model(n_source, n_target)` makes the translator from the sizes of both
+    vocabularies.
     """
     english = Vocabulary.build(pair.source for pair in pairs)
     french = Vocabulary.build(pair.target for pair in pairs)
@@ -300,12 +375,21 @@ def train_translator(
         batch_size=batch_size,
         generator=torch.Generator().manual_seed(seed),
     )
-    losses = train(model, batches, translation_loss, steps=steps, learning_rate=learning_rate, warmup=warmup)
+    losses = train(
+        model,
+        batches,
+        translation_loss,
+        steps=steps,
+        learning_rate=learning_rate,
+        warmup=warmup,
+    )
     return Trained(model, english, french, losses)
 
 
 def bottleneck_translator(pairs: Sequence[Pair]) -> Trained:
-    """This lesson's model with this lesson's training: 30 s on one core, and from the cache after the first call."""
+    """This lesson's model with this lesson's training: 30 s on one core, and from the
+    cache after the first call.
+    """
 
     def run() -> dict[str, Any]:
         trained = train_translator(RNNTranslator, pairs)

@@ -1,0 +1,76 @@
+"""`python -m course_utils bench NAME`: measurements that take too long for a lesson, one module a lesson.
+
+Each writes `data/measured/NAME.json` with date, machine and versions; the lesson shows that file and says so.
+"""
+
+import datetime
+import importlib
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+from course_utils.syllabus import ROOT
+
+# An installed wheel carries the measured tables in the second place (see pyproject.toml).
+_FOLDERS = (ROOT / "data" / "measured", Path(sys.prefix) / "share" / "course_utils" / "measured")
+
+# The module of each measurement: a function of the same name in it gives the rows.
+BENCHMARKS = {
+    "bottleneck": "rnn_translator",
+    "reversal": "attention_translator",
+    "translator": "attention_translator",
+    "layers": "multi_head",
+    "checks": "checks",
+}
+
+
+def main(names: list[str]) -> int:
+    """Run the named measurements and store them; without a name, list what can be measured."""
+    unknown = [name for name in names if name not in BENCHMARKS]
+    if unknown or not names:
+        print(f"there is no measurement called {', '.join(unknown)}" if unknown else "What can be measured:")
+        for name in BENCHMARKS:
+            print(f"  {name:<12}{(_find(name).__doc__ or '').strip()}")
+        return 2 if unknown else 0
+    for name in names:
+        rows = _find(name)()
+        path = _FOLDERS[0] / f"{name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({**_circumstances(), "rows": rows}, indent=1) + "\n", encoding="utf-8")
+        print(f"stored in {path.relative_to(ROOT)}")
+    return 0
+
+
+def _find(name: str) -> Any:
+    return getattr(importlib.import_module(f"course_utils.benchmarks.{BENCHMARKS[name]}"), name)
+
+
+def measured(name: str) -> dict[str, Any]:
+    """The stored table `name`: its "rows", and "date", "machine" and "versions". FileNotFoundError if there is none."""
+    for folder in _FOLDERS:
+        path = folder / f"{name}.json"
+        if path.exists():
+            return json.loads(path.read_text(encoding="utf-8"))
+    raise FileNotFoundError(f"data/measured/{name}.json is not there; `python -m course_utils bench {name}` makes it")
+
+
+def _circumstances() -> dict[str, Any]:
+    import torch
+
+    return {
+        "date": datetime.date.today().isoformat(),
+        "machine": f"{_processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads",
+        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+    }
+
+
+def _processor() -> str:
+    """The processor's name where Linux tells it, else the architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.machine() or "unknown processor"
