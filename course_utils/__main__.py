@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +11,7 @@ from course_utils import environment
 from course_utils.environment import CALL, SetupError, say
 from course_utils.syllabus import ROOT
 
-PLUGIN = "course_utils.authoring.nbval_plugin"
+PLUGIN = "course_utils.grading.nbval_plugin"
 
 # Verb, its arguments, and at most two lines about it.
 HELP = {
@@ -29,9 +26,9 @@ HELP = {
         "--all adds the slow ones. Paths replace the default ones (notebooks and tests).",
     ),
     "grade": (
-        "[NOTEBOOK ...]",
+        "[-j N] [NOTEBOOK ...]",
         "Checks the answers in your notebooks, and prints the points of each exercise.",
-        "Without a name it takes all notebooks in my_course/.",
+        "Without a name it takes all notebooks in my_course/; -j 4 runs four at a time.",
     ),
     "build": (
         "[NAME ...] [--check]",
@@ -139,86 +136,26 @@ def test(arguments: list[str]) -> int:
     return environment.hand_over(python, test_arguments(rest), test_variables(python))
 
 
-def lesson_of(notebook: Path) -> Path:
-    """The shipped lesson that `notebook` is a copy of: by its name, or by what its metadata says if it was renamed."""
-    from course_utils.syllabus import find
-
-    try:
-        content = json.loads(notebook.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise SetupError(f"{notebook} cannot be read: {error.strerror}") from None
-    except ValueError:
-        raise SetupError(f"{notebook} is not a notebook: it holds no valid JSON.") from None
-    metadata = content.get("metadata") if isinstance(content, dict) else None
-    course = metadata.get("course") if isinstance(metadata, dict) else None
-    recorded = course.get("lesson") if isinstance(course, dict) else None
-    for name in (notebook.stem, recorded):
-        try:
-            lesson = find(name) if isinstance(name, str) else None
-        except ValueError:
-            continue
-        if lesson is not None and lesson.ready:
-            return lesson.notebook
-    raise SetupError(f"{notebook} belongs to no lesson of this course: neither its name nor its metadata says which.")
-
-
-def score_table(report: dict) -> list[str]:
-    """A line an exercise, then the total."""
-    width = max([len("total"), *(len(str(one["name"])) for one in report["exercises"])])
-    lines = []
-    for one in report["exercises"]:
-        verdict = "passed" if one["passed"] else "failed"
-        points = one["points"] if one["passed"] else 0
-        message = str(one.get("message") or "").strip().partition("\n")[0]
-        note = f"   {message}" if message and not one["passed"] else ""
-        lines.append(f"  {one['name']:<{width}}   {verdict}   {points:>3} of {one['points']}{note}")
-    return [*lines, f"  {'total':<{width}}            {report['points']:>3} of {report['total']}"]
-
-
-def grade_one(notebook: Path, python: Path) -> None:
-    """Grades one notebook and prints its table; SetupError if that cannot be done."""
-    lesson = lesson_of(notebook)
-    say(f"{notebook.name}: running {lesson.name} with its answers …")
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "report.json"
-        command = [
-            *(str(python), "-m", "pytest", "-q", "-p", PLUGIN, "--nbval", "--answers", str(notebook.absolute())),
-            *("--report", str(file), "--nbval-current-env", "--nbval-cell-timeout=300", str(lesson)),
-        ]
-        done = subprocess.run(
-            command,
-            cwd=ROOT,
-            env=test_variables(python),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-        )
-        try:
-            table = score_table(json.loads(file.read_text(encoding="utf-8")))
-        except (OSError, ValueError, LookupError, TypeError):
-            last = "\n".join(done.stdout.strip().splitlines()[-15:])
-            raise SetupError(
-                f"{last}\n{notebook} could not be graded: the run left no result (above: its end)."
-            ) from None
-    say("\n".join(table))
-
-
 def grade(arguments: list[str]) -> int:
-    cpu, names = take("--cpu", arguments)
+    cpu, rest = take("--cpu", arguments)
+    jobs, names = jobs_of(rest)
     notebooks = [Path(name).absolute() for name in names] or sorted((ROOT / "my_course").glob("*.ipynb"))
     if not notebooks:
         raise SetupError(f"There is no notebook in my_course/ yet. `{CALL} lab` puts the lessons there.")
     python = environment.prepare(ROOT, cpu=cpu)
-    failed = 0
-    for notebook in notebooks:
-        try:
-            grade_one(notebook, python)
-        except SetupError as error:
-            failed = 1
-            print(error, file=sys.stderr, flush=True)
-    return failed
+    code = f"import sys; from course_utils.grading.grade import main; sys.exit(main(sys.argv[1:], jobs={jobs}))"
+    return environment.hand_over(python, ["-c", code, *map(str, notebooks)], test_variables(python))
+
+
+def jobs_of(arguments: list[str]) -> tuple[int, list[str]]:
+    """The number after `-j`, and the other arguments."""
+    if "-j" not in arguments:
+        return 1, arguments
+    place = arguments.index("-j")
+    number = arguments[place + 1 : place + 2]
+    if not (number and number[0].isdecimal() and int(number[0])):
+        raise SetupError("-j needs a number from 1: how many notebooks run at the same time.")
+    return int(number[0]), arguments[:place] + arguments[place + 2 :]
 
 
 def build(arguments: list[str]) -> int:

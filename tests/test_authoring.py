@@ -1,4 +1,4 @@
-"""Making notebooks: reading, putting answers in, stamping, the rules of `build`, and the nbval plug-in."""
+"""Making notebooks: reading, stamping, the time that they take, and the rules of `build`."""
 
 import json
 import subprocess
@@ -12,11 +12,11 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 from course_utils import syllabus
-from course_utils.authoring import assemble, build, readme, stamps
+from course_utils.authoring import assemble, build, reading_time, readme, stamps
+from course_utils.exercises.exercise import exercises_of
 
 LESSON = syllabus.find("start_here")
 RIGHT = "def softmax(scores):\n    return torch.softmax(scores, dim=-1)"
-WRONG = "def softmax(scores):\n    return scores"
 
 
 @pytest.fixture
@@ -56,88 +56,22 @@ def test_written_notebooks_are_read_back_the_same(tmp_path: Path, notebook):
     assert (tmp_path / "copy.ipynb").read_bytes() == LESSON.notebook.read_bytes()
 
 
-# ---- putting a learner's work in -----------------------------------------------------------------------------
+# ---- the time that a lesson takes --------------------------------------------------------------------------------
 
 
-def put(notebook, work) -> nbformat.NotebookNode:
-    assemble.put_learners_work(notebook, work)
-    return notebook
-
-
-def test_answers_are_taken_and_nothing_else(notebook):
-    work = assemble.read(LESSON.notebook)
-    cell(work, "softmax").source = RIGHT
-    cell(work, "softmax-check").source = "print('passed')"
-    cell(work, "setup").source = "lesson = None"
-    put(notebook, work)
-    original = assemble.read(LESSON.notebook)
-    assert cell(notebook, "softmax").source == RIGHT
-    assert [c.source for c in notebook.cells if c.id != "softmax"] == [
-        c.source for c in original.cells if c.id != "softmax"
-    ]
-
-
-def test_added_cells_keep_their_place(notebook):
-    work = assemble.read(LESSON.notebook)
-    place = work.cells.index(cell(work, "softmax"))
-    work.cells[place:place] = [new_code_cell("helper = 1"), new_markdown_cell("a note"), new_code_cell("helper += 1")]
-    sources = [c.source for c in put(notebook, work).cells]
-    at = sources.index("helper = 1")
-    assert sources[at + 1] == "helper += 1" and sources[at + 2].startswith("def softmax")
-    assert "a note" not in sources
-
-
-def test_answers_without_metadata_and_ids_are_found_by_their_def_line(notebook):
-    work = assemble.read(LESSON.notebook)
-    cell(work, "softmax").source = RIGHT
-    for number, c in enumerate(work.cells):
-        c.metadata, c.id = {}, f"lost-{number}"
-    put(notebook, work)
-    assert cell(notebook, "softmax").source == RIGHT
-    assert len(notebook.cells) == len(work.cells)  # nothing counts as added
-
-
-def test_added_cells_keep_their_place_without_ids(notebook):
-    work = assemble.read(LESSON.notebook)
-    place = work.cells.index(cell(work, "softmax"))
-    work.cells.insert(place, new_code_cell("helper = torch.exp"))
-    for number, c in enumerate(work.cells):
-        c.metadata, c.id, c.source = {}, f"lost-{number}", c.source.replace("\n", "\r\n") + "\n"
-    sources = [c.source for c in put(notebook, work).cells]
-    at = next(i for i, source in enumerate(sources) if source.startswith("helper"))
-    assert sources[at + 1].startswith("def softmax") and len(sources) == len(work.cells)
-
-
-@pytest.mark.parametrize("source", ["softmax = nn.Softmax(-1)", "class softmax:\n    pass"])
-def test_answers_that_are_no_def_are_found_too(notebook, source):
-    work = assemble.read(LESSON.notebook)
-    cell(work, "softmax").source = source
-    for number, c in enumerate(work.cells):
-        c.metadata, c.id = {}, f"lost-{number}"
-    assert cell(put(notebook, work), "softmax").source == source
-
-
-@pytest.mark.parametrize("course", ["text", None, ["list"]])
-def test_odd_metadata_is_refused(tmp_path: Path, notebook, course):
-    notebook.cells[3].metadata["course"] = course
-    assemble.write(notebook, tmp_path / "odd.ipynb")
-    with pytest.raises(assemble.UnreadableNotebook):
-        assemble.read(tmp_path / "odd.ipynb")
-
-
-def test_of_copied_answers_the_first_counts(notebook):
-    work = assemble.read(LESSON.notebook)
-    cell(work, "softmax").source = RIGHT
-    copy = nbformat.from_dict(cell(work, "softmax"))
-    copy.source = WRONG
-    work.cells.append(copy)
-    assert cell(put(notebook, work), "softmax").source == RIGHT
-
-
-def test_a_deleted_answer_leaves_the_stub(notebook):
-    work = assemble.read(LESSON.notebook)
-    work.cells.remove(cell(work, "softmax"))
-    assert "raise NotImplementedError" in cell(put(notebook, work), "softmax").source
+def test_minutes_are_counted_from_text_code_pictures_and_exercises():
+    course = {"metadata": {"course": {"role": "answer", "exercise": "softmax"}}}
+    notebook = nbformat.v4.new_notebook(
+        cells=[
+            new_markdown_cell("word " * 1500),  # 10 minutes
+            new_code_cell("x = 1\n\n" * 100, outputs=[new_output("display_data", {"image/png": ""})]),  # 10 and 1
+            new_code_cell("not read\n" * 1000, **course),
+        ]
+    )
+    exercises = exercises_of("start_here")
+    assert sum(exercise.minutes for exercise in exercises.values()) == 5
+    assert reading_time.minutes(notebook, exercises) == 30  # 26, rounded up
+    assert reading_time.minutes(nbformat.v4.new_notebook(), {}) == 0
 
 
 # ---- stamping ----------------------------------------------------------------------------------------------
@@ -172,6 +106,15 @@ def undocumented():
 def test_a_reference_without_docstring_is_refused():
     with pytest.raises(ValueError, match="needs a docstring"):
         stamps.stub(SimpleNamespace(function=undocumented, name="undocumented"))
+
+
+@pytest.mark.parametrize(
+    ("dotted", "begins"), [("multi_head.split_heads", "def split_"), ("training.train", "def train(")]
+)
+def test_a_source_cell_shows_a_lesson_s_code_or_the_training_loop(notebook, dotted, begins):
+    notebook.cells[2] = new_code_cell(metadata={"course": {"role": "source", "source": dotted}})
+    stamps.stamp(notebook, LESSON)
+    assert notebook.cells[2].source.startswith(begins) and notebook.cells[2].id == dotted.split(".")[1]
 
 
 def test_colab_link_and_install_line_use_the_one_address(notebook):
@@ -232,73 +175,7 @@ def test_readme_map_lists_every_lesson_and_marks_those_to_come():
     assert readme.problems() == []
 
 
-# ---- the plug-in, for real -----------------------------------------------------------------------------------
-
-
-def grade(tmp_path: Path, change: Any) -> tuple[dict[str, Any], str]:
-    """Run lesson 00 with a changed copy of it as the learner's notebook; the report, and what pytest printed."""
-    work, trusted = assemble.read(LESSON.notebook), assemble.read(LESSON.notebook)
-    assemble.exercises_only(trusted)  # the rest of the lesson would only take time
-    skipped = {c.id for c in work.cells} - {c.id for c in trusted.cells}
-    path = tmp_path / "course" / LESSON.notebook.name
-    path.parent.mkdir()
-    assemble.write(trusted, path)
-    change(work)
-    work.cells = [c for c in work.cells if c.id not in skipped]
-    assemble.write(work, tmp_path / "mine.ipynb")
-    report = tmp_path / "report.json"
-    options = ["-p", "course_utils.authoring.nbval_plugin", "-p", "no:cacheprovider", "-p", "no:xdist", "--color=no"]
-    command = [sys.executable, "-m", "pytest", "--nbval", "--nbval-current-env", "--nbval-cell-timeout=20", *options]
-    command += ["--answers", str(tmp_path / "mine.ipynb"), "--report", str(report), str(path)]
-    done = subprocess.run(command, cwd=syllabus.ROOT, capture_output=True, text=True)
-    return json.loads(report.read_text(encoding="utf-8")), done.stdout
-
-
-def test_right_answer_scores(tmp_path):
-    report, text = grade(tmp_path, edit("softmax", source=RIGHT))
-    assert report["points"] == report["total"] == 1 and "score: 1 of 1 points" in text
-
-
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        ("import os\nos._exit(0)", "the kernel died"),
-        (
-            WRONG + "\nimport IPython.core.interactiveshell as m\n"
-            "m.InteractiveShell.showtraceback = lambda *a, **k: None",
-            "(the notebook hid this error)",
-        ),
-        ("# NBVAL_SKIP\n" + WRONG, "✗ softmax: 13 of 14 checks failed"),
-    ],
-)
-def test_wrong_answers_do_not_score(tmp_path, source, message):
-    report, text = grade(tmp_path, edit("softmax", source=source))
-    assert report["points"] == 0 and report["total"] == 1
-    assert message in report["exercises"][0]["message"] + text
-
-
-def test_tampered_checks_do_not_score(tmp_path):
-    def tamper(work: nbformat.NotebookNode) -> None:
-        cell(work, "softmax-check").source = "pass"
-        cell(work, "setup").source = "class lesson:\n    check = print"
-
-    assert grade(tmp_path, tamper)[0]["points"] == 0
-
-
-def test_a_replaced_check_does_not_score(tmp_path):
-    def cheat(work: nbformat.NotebookNode) -> None:
-        cell(work, "softmax").source = WRONG
-        work.cells.insert(2, new_code_cell("lesson.check = lambda name: None"))
-
-    assert grade(tmp_path, cheat)[0]["points"] == 0
-
-
-def test_an_unreadable_answers_file_is_a_clear_usage_error(tmp_path):
-    (tmp_path / "mine.ipynb").write_text("<html>")
-    options = ["-p", "course_utils.authoring.nbval_plugin", "--nbval", "--answers", "mine.ipynb"]
-    command = [sys.executable, "-m", "pytest", *options, str(LESSON.notebook)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 4 and "mine.ipynb is not a readable notebook" in done.stderr
+# ---- the plug-in with the reference answers -------------------------------------------------------------------
 
 
 def test_stored_outputs_are_compared_with_the_reference_answers(tmp_path, monkeypatch):
@@ -307,7 +184,7 @@ def test_stored_outputs_are_compared_with_the_reference_answers(tmp_path, monkey
     cell(notebook, "by-hand").outputs[0].text = "powers 0"
     path = tmp_path / LESSON.notebook.name
     assemble.write(notebook, path)
-    options = ["-p", "course_utils.authoring.nbval_plugin", "-p", "no:cacheprovider", "-p", "no:xdist", "--color=no"]
+    options = ["-p", "course_utils.grading.nbval_plugin", "-p", "no:cacheprovider", "-p", "no:xdist", "--color=no"]
     command = [sys.executable, "-m", "pytest", "--nbval", "--nbval-current-env", *options, "--answers", "reference"]
     done = subprocess.run([*command, path.name], cwd=tmp_path, capture_output=True, text=True)
     assert "1 failed" in done.stdout and "::by-hand" in done.stdout

@@ -438,7 +438,7 @@ def test_a_side_with_its_name():
 def test_colours_say_what_a_tensor_is():
     figure = draw_shapes(cross_attention_in_steps, ones(**CROSS), CROSS_SIZES)
     names = ["queries", "data", "w_q", "w_k", "w_v", "q", "k", "v", "scores", "weights", "outputs"]
-    wanted = ["orange", "sky", *["purple"] * 3, "orange", "blue", "green", "grey", "grey", "red"]
+    wanted = ["orange", "sky", *["pink"] * 3, "orange", "blue", "green", "grey", "grey", "red"]
     found = {name: to_hex(box.get_edgecolor()).upper() for name, box in zip(names, rectangles(figure), strict=True)}
     assert found == {name: COLOURS[colour] for name, colour in zip(names, wanted, strict=True)}
 

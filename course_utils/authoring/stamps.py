@@ -17,8 +17,10 @@ IGNORE_OUTPUT = "nbval-ignore-output"
 _SETUP = """\
 import sys
 
-if "google.colab" in sys.modules:  # Colab has PyTorch and matplotlib already; this adds the course
-    %pip install --quiet "course_utils @ git+{url}" nbval
+# Colab has PyTorch and matplotlib already; this adds the course.
+if "google.colab" in sys.modules:
+    address = "git+{url}"
+    %pip install --quiet "course_utils @ {{address}}" nbval
 from course_utils import start
 
 lesson = start("{name}", globals())
@@ -66,9 +68,10 @@ def stub(exercise: Exercise) -> str:
 
 
 def source_of(dotted: str) -> str:
-    """The source of "multi_head.MultiHeadAttention": module and name in `course_utils/lessons`."""
+    """The source of "multi_head.MultiHeadAttention", a name in `course_utils/lessons`, or of "training.train"."""
     module, _, name = dotted.partition(".")
-    value = getattr(importlib.import_module(f"course_utils.lessons.{module}"), name)
+    package = "course_utils" if module == "training" else "course_utils.lessons"
+    value = getattr(importlib.import_module(f"{package}.{module}"), name)
     return inspect.getsource(value).rstrip("\n")
 
 

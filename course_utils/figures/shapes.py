@@ -43,7 +43,7 @@ def draw_shapes(function: Callable, inputs: Mapping[str, Tensor], names: Mapping
     `names` names each size, as {"queries": 5, "keys": 7, "d_k": 4}: no two names have the same size, and every size
     that is drawn has a name, also a product such as heads times d_k. The last dimension goes across and the one
     before it down; those before are a stack of sheets (of four, where there are more). One step has the same length
-    in all boxes. Queries are orange, keys blue, values green, weight matrices (`w_...`) purple, other inputs sky
+    in all boxes. Queries are orange, keys blue, values green, weight matrices (`w_...`) pink, other inputs sky
     blue, results grey, and the last one red. An arrow has the colour of the tensor from which it comes.
 
     Raises ValueError for what cannot be drawn: inputs that are no tensors; a function that is not written in Python
@@ -78,10 +78,11 @@ def _check(tensors: Sequence[Traced], names: Mapping[str, int]) -> None:
 
 # ------------------------------------------------------------------ the picture, in inches
 
-_TITLE = FontProperties(family="monospace", weight="bold", size=9)
-_LABEL = FontProperties(size=8.5)
-_LINE, _ROOM, _ARROW, _SHEET, _MARGIN = 0.16, 0.08, 0.38, 0.04, 0.06
+_TITLE = FontProperties(family="monospace", weight="bold", size=9.5)
+_LABEL = FontProperties(size=9)
+_LINE, _ROOM, _ARROW, _SHEET, _MARGIN = 0.17, 0.08, 0.38, 0.04, 0.06
 _PREFERRED, _LONGEST, _SHORTEST = (2.0, 0.9), (2.4, 1.6), 0.05  # sides (across, down); the least that can be seen
+_LEFT = 0.155  # inches a line of the text on the left takes
 _HIGHEST = 8.0  # higher only where the boxes would become too small
 
 
@@ -98,7 +99,7 @@ class _Drawing:
     def colour(self) -> str:
         name, tensor = self.tensor.name, self.tensor
         if name.startswith("w_"):
-            return COLOURS["purple"]
+            return COLOURS["pink"]
         return COLOURS[_ROLES.get(name) or ("sky" if tensor.is_input else "red" if tensor.is_last else "grey")]
 
     @property
@@ -133,11 +134,11 @@ class _Drawing:
     def height(self) -> float:
         above, left, _ = self.texts
         lines = 3 if above else 2
-        return lines * _LINE + 0.06 + _SHEET * self.sheets + max(self.sides[1], 0.14 * (1 + left.count("\n")))
+        return lines * _LINE + 0.06 + _SHEET * self.sheets + max(self.sides[1], _LEFT * (1 + left.count("\n")))
 
     def draw(self, axes: Axes, x: float, top: float) -> None:
         (across, down), (above, left, below) = self.sides, self.texts
-        middle = top - self.height + _LINE + 0.03 + max(down, 0.14 * (1 + left.count("\n"))) / 2
+        middle = top - self.height + _LINE + 0.03 + max(down, _LEFT * (1 + left.count("\n"))) / 2
         x0, y0 = x - across / 2, middle - down / 2
         paper = [1 - 0.25 * (1 - part) for part in to_rgb(self.colour)]
         for i in range(self.sheets, -1, -1):

@@ -14,7 +14,7 @@ _PARTS = [  # name, first and last lesson, colour
     ("Attention appears", 0, 2, COLOURS["orange"]),
     ("The layer, piece by piece", 3, 6, COLOURS["blue"]),
     ("The Transformer", 7, 12, COLOURS["green"]),
-    ("Fast attention", 13, 15, COLOURS["purple"]),
+    ("Fast attention", 13, 15, COLOURS["pink"]),
 ]
 
 
@@ -43,7 +43,7 @@ def grading_flow() -> Figure:
     box(axes, 1.5, 2.7, 2.8, 1.3, "your notebook\n(answers, notes,\nexperiments)", COLOURS["orange"])
     box(axes, 1.5, 0.9, 2.8, 1.3, "the course's notebook\n(text, checks)", COLOURS["blue"])
     box(axes, 5.4, 1.8, 2.8, 1.5, "the course's notebook\nwith your answers,\nrun from top to end", COLOURS["green"])
-    box(axes, 9.0, 1.8, 2.4, 1.5, "a result and\npoints for\neach exercise", COLOURS["purple"])
+    box(axes, 9.0, 1.8, 2.4, 1.5, "a result and\npoints for\neach exercise", COLOURS["pink"])
     arrow(axes, (2.95, 2.7), (3.95, 2.2), COLOURS["orange"])
     axes.text(3.5, 2.75, "answer cells", fontsize=8.5, ha="left")
     arrow(axes, (2.95, 0.9), (3.95, 1.4), COLOURS["blue"])

@@ -7,7 +7,9 @@ from typing import Any
 from matplotlib import rcParams
 from matplotlib.figure import Figure
 
-# Okabe and Ito's palette, which colour-blind readers can tell apart. One colour means one thing in all lessons.
+# Okabe and Ito's palette, which colour-blind readers can tell apart, but for its red: theirs is called vermilion and
+# looks orange. This one, from Paul Tol, is farther from the orange for every kind of eye. One colour means one thing in
+# all lessons, and its name here is what a reader would call it.
 COLOURS = {
     "black": "#000000",
     "orange": "#E69F00",
@@ -15,8 +17,8 @@ COLOURS = {
     "green": "#009E73",
     "yellow": "#F0E442",
     "blue": "#0072B2",
-    "red": "#D55E00",
-    "purple": "#CC79A7",
+    "red": "#CC3311",
+    "pink": "#CC79A7",
     "grey": "#6E6E6E",
 }
 WIDTH = 6.4  # inches: about 700 pixels at 110 dpi
