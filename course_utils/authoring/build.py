@@ -44,14 +44,20 @@ def build(lesson: syllabus.LessonInfo) -> None:
     """Stamp the lesson's notebook, run it with the reference answers, and store the outputs."""
     notebook = assemble.read(lesson.notebook)
     stamps.stamp(notebook, lesson)
-    assemble.write(notebook, lesson.notebook)
-    subprocess.run([sys.executable, "-m", "ruff", "format", "--quiet", str(lesson.notebook)], check=True)
-    notebook = assemble.read(lesson.notebook)
+    notebook = _formatted(notebook, lesson.notebook)
     solved = run(_solved(notebook, lesson), lesson)
     _copy_outputs(solved, notebook)
     notebook.metadata["course"]["digest"] = digest(notebook, lesson)
     assemble.write(notebook, lesson.notebook)
     print(f"built {lesson.stem}")
+
+
+def _formatted(notebook: NotebookNode, path: Path) -> NotebookNode:
+    """The notebook as ruff writes it, with the settings of its folder."""
+    command = [sys.executable, "-m", "ruff", "format", "--quiet", "--stdin-filename", str(path), "-"]
+    text = nbformat.writes(notebook, version=nbformat.NO_CONVERT)
+    done = subprocess.run(command, input=text, stdout=subprocess.PIPE, text=True, encoding="utf-8", check=True)
+    return nbformat.reads(done.stdout, as_version=nbformat.NO_CONVERT)
 
 
 def run(notebook: NotebookNode, lesson: syllabus.LessonInfo) -> NotebookNode:
@@ -67,7 +73,7 @@ def run(notebook: NotebookNode, lesson: syllabus.LessonInfo) -> NotebookNode:
 def problems(lesson: syllabus.LessonInfo) -> list[str]:
     """What is wrong with the lesson's notebook, in words; nothing is run."""
     notebook = assemble.read(lesson.notebook)
-    stamped = assemble.read(lesson.notebook)
+    stamped = nbformat.from_dict(notebook)
     stamps.stamp(stamped, lesson)
     found = []
     if stamped != notebook:
