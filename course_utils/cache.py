@@ -18,22 +18,21 @@ Kept = TypeVar("Kept")
 def cache_dir() -> Path:
     """Return the folder for files that can be made again; it exists and can be written to.
 
-    It is the environment variable COURSE_CACHE, else ~/.cache/attention-course, else a folder for
-    temporary files. OSError if even that is impossible.
+    It is the environment variable COURSE_CACHE, else ~/.cache/attention-course, else a folder for temporary files,
+    the same one in each call. OSError if even that is impossible.
     """
-    for choose in (_chosen_folder, _shared_temporary_folder):
-        with suppress(OSError, RuntimeError):  # RuntimeError: no home folder is known
-            return _usable(choose())
-    return Path(tempfile.mkdtemp(prefix="attention-course-"))
+    with suppress(OSError, RuntimeError):  # RuntimeError: no home folder is known
+        return _usable(_chosen_folder())
+    temporary = Path(tempfile.gettempdir())
+    for name in ("attention-course", *(f"attention-course-{number}" for number in range(2, 100))):
+        with suppress(OSError):  # another user has made it
+            return _usable(temporary / name)
+    raise OSError(f"nothing can be kept: no folder in {temporary} can be written to. Set COURSE_CACHE to one that can.")
 
 
 def _chosen_folder() -> Path:
     chosen = os.environ.get("COURSE_CACHE")
     return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "attention-course"
-
-
-def _shared_temporary_folder() -> Path:
-    return Path(tempfile.gettempdir()) / "attention-course"
 
 
 def _usable(folder: Path) -> Path:
@@ -79,12 +78,12 @@ def remembered(name: str, key: str, make: Callable[[], Kept]) -> Kept:
     """
     import torch
 
-    path = cache_dir() / f"{name}-{key}.pt"
-    with suppress(Exception):  # a damaged file makes `torch.load` raise almost anything
-        return torch.load(path, weights_only=True)
+    file = f"{name}-{key}.pt"
+    with suppress(Exception):  # no folder; or a damaged file, which makes `torch.load` raise almost anything
+        return torch.load(cache_dir() / file, weights_only=True)
     kept = make()
     buffer = io.BytesIO()
     torch.save(kept, buffer)
     with suppress(OSError):
-        write_atomically(path, buffer.getvalue())
+        write_atomically(cache_dir() / file, buffer.getvalue())
     return kept

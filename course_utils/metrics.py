@@ -13,26 +13,36 @@ def bleu(hypotheses: Sequence[Tokens], references: Sequence[Tokens]) -> float:
     BLEU (Papineni et al. 2002, https://aclanthology.org/P02-1040) as sacrebleu computes it (Post 2018,
     https://aclanthology.org/W18-6319): the geometric mean of the precisions of 1 to 4 words in a row, counted over
     the whole corpus, times a penalty for output that is too short. It is not the mean over sentences. The tokens
-    count as they are (sacrebleu's tokenize="none"), so a figure compares only with figures on the same tokens.
+    count as they are, also those that hold a space, so a figure compares only with figures on the same tokens.
 
     A hypothesis may be empty. A corpus without any four words in a row scores 0, right or not.
 
     Raises ValueError for different numbers of sentences, none at all, or an empty reference; TypeError for a
-    sentence that is a string instead of tokens.
+    sentence that is a string instead of tokens, or a token that is no string.
     """
     _check_sentences(hypotheses, references)
     import sacrebleu  # here: it costs time that only those who score should pay
 
-    outputs, targets = ([" ".join(tokens) for tokens in side] for side in (hypotheses, references))
-    # force: our tokens end in " .", and sacrebleu would warn that the text looks tokenized; it is, on purpose.
-    score = sacrebleu.corpus_bleu(outputs, [targets], tokenize="none", force=True).score
+    # sacrebleu takes text and splits it at spaces: a token with a space would become two, an empty one none. BLEU only
+    # asks which tokens are equal, so each different token is given a number, and the numbers are the text.
+    numbers: dict[str, int] = {}
+    outputs, targets = ([_numbered(tokens, numbers) for tokens in side] for side in (hypotheses, references))
+    score = sacrebleu.corpus_bleu(outputs, [targets], tokenize="none").score
     return min(score, 100.0)  # rounding can give 100.00000000000004
+
+
+def _numbered(tokens: Tokens, numbers: dict[str, int]) -> str:
+    """Write the number of each token, and give the next numbers to new ones."""
+    for token in tokens:
+        if not isinstance(token, str):
+            raise TypeError(f"a token must be a string; got {token!r} of {type(token).__name__}")
+    return " ".join(str(numbers.setdefault(token, len(numbers))) for token in tokens)
 
 
 def exact_match(hypotheses: Sequence[Tokens], references: Sequence[Tokens]) -> float:
     """Return the share of hypotheses, from 0 to 1, that equal their reference token by token.
 
-    Raises the same errors as `bleu`.
+    Raises the errors of `bleu`, but takes any tokens that can be compared.
     """
     _check_sentences(hypotheses, references)
     pairs = zip(hypotheses, references, strict=True)

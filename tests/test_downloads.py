@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -104,6 +105,22 @@ def drips(request: BaseHTTPRequestHandler) -> None:
         time.sleep(0.05)
 
 
+def drips_headers(request: BaseHTTPRequestHandler) -> None:
+    """A byte now and then, and no answer that begins."""
+    request.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+    for _ in range(100):
+        request.wfile.write(b".")
+        time.sleep(0.05)
+
+
+def drips_chunks(request: BaseHTTPRequestHandler) -> None:
+    """The size of the first chunk takes for ever."""
+    request.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;")
+    for _ in range(100):
+        request.wfile.write(b".")
+        time.sleep(0.05)
+
+
 def falls_silent(request: BaseHTTPRequestHandler) -> None:
     gives(GOOD[:10], length=len(GOOD))(request)
     time.sleep(1)
@@ -138,6 +155,8 @@ ANSWERS: dict[str, Answer] = {
     "/no-table.zip": gives(zipped("english,french\n" * 200)),
     "/broken-lines.zip": gives(zipped(TEXT + "no tab here\n" * 20)),
     "/drips.zip": drips,
+    "/drips-headers.zip": drips_headers,
+    "/drips-chunks.zip": drips_chunks,
     "/silent-later.zip": falls_silent,
     "/silent.zip": says_nothing,
     "/nonsense.zip": talks_nonsense,
@@ -149,7 +168,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.server.paths.append(self.path)
         with suppress(ConnectionError):  # the learner's side has had enough, as it should
-            ANSWERS[self.path.partition("?")[0]](self)
+            ANSWERS[urlsplit(self.path).path](self)  # a proxy is asked for the whole address
         self.close_connection = True
 
     def log_message(self, *arguments) -> None:
@@ -262,8 +281,8 @@ BAD = [  # path, the reason that is given
     ("spoilt", "the zip file is damaged"),
     ("other-member", "the zip file has no fra.txt or eng-fra.txt"),
     ("few", "the text is too short: 1 pair read; no line skipped. At least 100 pairs are expected"),
-    ("no-table", "the text in the zip file is no table of sentence pairs"),
-    ("broken-lines", "too much of the text is no pair: 201 pairs read; 20 lines skipped: line 202: only one column"),
+    ("no-table", "the text in the zip file holds no pair of sentences"),
+    ("broken-lines", "the text in the zip file holds too many lines that are no pair of sentences"),
     ("silent", "no answer within 0.2 seconds"),
     ("silent-later", "no answer within 0.2 seconds"),
     ("nonsense", "the connection failed (SSH-2.0"),
@@ -289,15 +308,27 @@ def test_a_file_with_another_checksum_is_refused(mirrors, tmp_path, capsys):
     assert kept(tmp_path) == []
 
 
-def test_a_server_that_drips_has_a_time_limit(mirrors, monkeypatch):
+@pytest.mark.parametrize("path", ["drips", "drips-headers", "drips-chunks"])
+def test_a_server_that_drips_has_a_time_limit(mirrors, monkeypatch, path):
     """It is never silent for long, so only the limit for the whole can stop it; the next address has its own share."""
     monkeypatch.setattr(downloads, "TOTAL_SECONDS", 1.0)
-    mirrors("/drips.zip", "/good.zip")
+    mirrors(f"/{path}.zip", "/good.zip")
     began = time.monotonic()
     assert load("tatoeba").pairs[0] == GO
     assert 0.4 < time.monotonic() - began < 2
     with pytest.raises(downloads._Refused, match=r"not complete after 0\.2 seconds"):
         downloads._fetch(downloads.MIRRORS["tatoeba"][0].url, 0.2)
+
+
+def test_a_download_that_nobody_waits_for_any_more_stops(mirrors):
+    mirrors("/drips.zip")
+    before = set(threading.enumerate())
+    with pytest.raises(downloads._Refused):
+        downloads._fetch(downloads.MIRRORS["tatoeba"][0].url, 0.2)
+    deadline = time.monotonic() + 2
+    while not before.issuperset(threading.enumerate()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_a_file_without_end_is_refused(mirrors, monkeypatch, capsys):
@@ -321,6 +352,17 @@ def test_any_damage_to_a_zip_file_is_refused_or_harmless():
 
 
 # ----------------------------------------------------------------------------------------------- offline
+
+
+def test_a_proxy_that_is_set_after_a_failure_is_used(mirrors, server, monkeypatch, capsys):
+    mirrors("http://nowhere.invalid/good.zip")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert load("tatoeba").pairs == GENERATED
+    assert "its name is not known here" in capsys.readouterr().out
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{server.server_port}")
+    assert load("tatoeba").pairs[0] == GO
+    assert server.paths == ["http://nowhere.invalid/good.zip"]
 
 
 def test_offline_the_generated_corpus_is_used_and_the_learner_is_told_why(mirrors, nobody, tmp_path, capsys):
@@ -394,7 +436,7 @@ def interrupted_while(monkeypatch, module, function: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("module", "function"), [(downloads.HTTPResponse, "read1"), (downloads, "read_pairs"), (cache.os, "replace")]
+    ("module", "function"), [(downloads.HTTPResponse, "read1"), (downloads, "parse_pairs"), (cache.os, "replace")]
 )
 def test_an_interrupted_download_leaves_nothing(mirrors, monkeypatch, tmp_path, module, function):
     mirrors("/good.zip")
@@ -414,6 +456,15 @@ def test_a_full_disk_costs_only_the_cache(mirrors, server, monkeypatch, tmp_path
         assert len(load("tatoeba").pairs) == 201
     assert server.paths == ["/good.zip"] * 2
     assert kept(tmp_path) == []
+
+
+def test_no_folder_at_all_costs_only_the_cache(mirrors, monkeypatch):
+    def refuse():
+        raise OSError("read-only")
+
+    monkeypatch.setattr(cache, "cache_dir", refuse)
+    mirrors("/good.zip")
+    assert len(load("tatoeba").pairs) == 201
 
 
 def test_the_progress_bar_leaves_nothing_behind(mirrors, monkeypatch, capsys):

@@ -56,6 +56,31 @@ def test_tokens_count_as_they_are():
     assert bleu([["l'arbre", "n'est", "pas", "rouge."]], [right]) < 10
 
 
+@pytest.mark.parametrize(
+    ("hypothesis", "reference", "matches"),
+    [
+        (["a b", "c", "d", "e"], ["a", "b", "c", "d", "e"], (3, 2, 1, 0)),
+        (["a", "b c", "d", "e", "f"], ["a", "b c", "d", "e", "g"], (4, 3, 2, 1)),
+        (["a", "", "b", "c", "d"], ["a", "b", "c", "d", "e"], (4, 2, 1, 0)),
+        (["a\u202fb", "c", "d", "e", "f"], ["a b", "c", "d", "e", "f"], (4, 3, 2, 1)),
+        (["1", "0", "2", "3", "4"], ["0", "1", "2", "3", "4"], (5, 2, 1, 0)),
+    ],
+)
+def test_a_token_is_one_whatever_it_holds(hypothesis, reference, matches):
+    """A blank in a token, an empty one, and figures as words: counted by hand as runs of one to four tokens."""
+    size = len(hypothesis)
+    precisions = [(count or 1 / 2) / (size - n) for n, count in enumerate(matches)]  # a missing one counts half
+    penalty = min(1, math.exp(1 - len(reference) / size))
+    assert bleu([hypothesis], [reference]) == pytest.approx(100 * penalty * math.prod(precisions) ** (1 / 4))
+
+
+@pytest.mark.parametrize("name", ["hypotheses", "references"])
+def test_numbers_are_no_words(name):
+    sides = {"hypotheses": [["a"]], "references": [["a"]]} | {name: [[7]]}
+    with pytest.raises(TypeError, match="a token must be a string; got 7 of int"):
+        bleu(**sides)
+
+
 def test_bleu_warns_nobody(caplog, capsys):
     bleu([[*MAT, "."]] * 200, [[*MAT, "."]] * 200)
     assert caplog.text == ""

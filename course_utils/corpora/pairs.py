@@ -1,15 +1,18 @@
 """Sentence pairs: what a translator learns from, and the files they stand in."""
 
+import gzip
 import re
-import unicodedata
+import zlib
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Literal
+
+from course_utils.corpora.tokenizer import normalise, tokenize
 
 Link = tuple[int, int]  # (source position, target position), both from 0
-Language = Literal["eng", "fra"]
 
 
 @dataclass(frozen=True)
@@ -27,9 +30,15 @@ class Pair:
 
     @classmethod
     def from_text(cls, source: str, target: str, sure: str = "", possible: str = "") -> "Pair":
-        """A pair from tokens with spaces between them, and links such as "0-0 1-2"; sure ones are possible too."""
-        links = _links(sure)
-        return cls(tuple(source.split()), tuple(target.split()), links, links | _links(possible))
+        """A pair from tokens with spaces between them, and links such as "0-0 1-2"; sure ones are possible too.
+
+        Raises ValueError for links that are written in another way.
+        """
+        both = [_links(text) for text in (sure, possible)]
+        if None in both:
+            raise ValueError(f"links must be written like '0-0 1-2'; got {(sure, possible)[both.index(None)]!r}")
+        (certain, first), (_, second) = both
+        return cls(tuple(source.split()), tuple(target.split()), certain, first | second)
 
 
 @dataclass(frozen=True)
@@ -72,146 +81,156 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-# ------------------------------------------------------------------------------------------------ words
-
-_SAME_SIGN = str.maketrans(
-    {"’": "'", "‘": "'", "ʼ": "'", "＇": "'", "“": '"', "”": '"', "„": '"', "\u2010": "-", "\u2011": "-", "…": "..."}
-    | dict.fromkeys("\u00ad\u200b\u2060\ufeff")  # soft hyphen, zero-width space, word joiner, byte-order mark: removed
-)
-
-_LETTER = r"[\w\u0300-\u036f]"  # combining accents too: not every accented letter has a single code point
-_NUMBER = r"\d+(?:[.,:]\d+)+"  # 3.14, 10,000, 8:30
-
-# What may be glued to the end of a word and is a word of its own; several may follow each other.
-_PRONOUN = "-(?:t-)?(?:je|tu|ils?|elles?|on|nous|vous|ce|moi|toi|les?|la|lui|leur|y|en)"
-_ELIDED_PRONOUN = rf"-[mtl]' (?= \s*(?:en|y|ils?|elles?|on)(?!{_LETTER}) )"
-_ENDINGS = {
-    # do|n't, i|'m, king|'s; but not inside what's-his-name
-    "eng": rf"(?: n't | '(?:s|m|d|re|ve|ll) ) (?= (?:-?n't)* (?!-?{_LETTER}) )",
-    # vas|-tu, a|-t-il, allons|-nous|-en, va|-t'|en; but not inside cessez-le-feu
-    "fra": rf"(?: {_PRONOUN} (?= (?:{_PRONOUN})* (?: {_ELIDED_PRONOUN} | (?!['-]?{_LETTER}) ) ) | {_ELIDED_PRONOUN} )",
-}
-# What stays whole, or is a word of its own, at the start of a word.
-_BEGINNINGS = {
-    "eng": r"(?: mr | mrs | ms | dr | prof | st ) \. (?=\s+\w)",
-    "fra": rf"""(?: c'est-à-dire | rendez-vous ) (?!['-]?{_LETTER})
-              | (?: m | mm | dr ) \. (?=\s+\w)
-              | (?: [cdjlmnst] | qu | jusqu | lorsqu | puisqu | quoiqu | presqu(?!'île) )'""",
-}
-
-
-def _scanner(language: Language) -> re.Pattern[str]:
-    """Return the pattern whose matches, from left to right, are the tokens of a normalised text."""
-    ending = _ENDINGS[language]
-    letters = rf"(?: (?!{ending}) (?:{_NUMBER} | {_LETTER}) )+"
-    return re.compile(
-        rf"""{_BEGINNINGS[language]}
-           | {ending}
-           | [^\W\d_]\.(?:-?[^\W\d_]\.)+                       # a.m., d.h., j.-c.
-           | {letters} (?: (?!{ending}) ['-] {letters} )*      # words, o'clock and well-known among them
-           | \.{{2,}} | -{{2,}}                                # dots and dashes in a row are one sign
-           | \S                                                # any other sign stands alone""",
-        re.VERBOSE,
-    )
-
-
-_SCANNERS = {language: _scanner(language) for language in _ENDINGS}
-
-
-def _normalise(text: str) -> str:
-    return unicodedata.normalize("NFC", text.translate(_SAME_SIGN).lower())
-
-
-def tokenize(text: str, language: Language) -> tuple[str, ...]:
-    """Split a sentence into words and signs, in lower case and Unicode's form NFC.
-
-    The rule only puts spaces into the text (and makes ’ to ', “ to ", … to ...), so a text that is already
-    split comes back as it is. What is one token:
-
-    - a sign, `...`, a number (`10,000`, `2:30`), a hyphenated word, `a.m.`, `mr.` before a name;
-    - English: `do n't`, `ca n't`, `i 'm`, `the king 's`, as in the Penn Treebank
-      (Marcus et al. 1993, https://aclanthology.org/J93-2004); `o'clock` stays whole;
-    - French: an elision with its apostrophe (`l' arbre`, `qu' il`; `aujourd'hui` and `quelqu'un` stay whole), and
-      a pronoun after its verb with its hyphen (`vas -tu`, `a -t-il`, `donne -le -moi`; `rendez-vous` stays whole).
-
-    The language is needed because both write the same signs: `add-on` is one word and `peut-on` is two.
-
-    >>> tokenize("Don't look at the king's dog.", "eng")
-    ('do', "n't", 'look', 'at', 'the', 'king', "'s", 'dog', '.')
-    >>> tokenize("Qu'est-ce que l'arbre a ?", "fra")
-    ("qu'", 'est', '-ce', 'que', "l'", 'arbre', 'a', '?')
-
-    Raises ValueError for a language other than "eng" and "fra".
-    """
-    if language not in _SCANNERS:
-        raise ValueError(f"language must be one of {', '.join(map(repr, _SCANNERS))}; got {language!r}")
-    return tuple(_SCANNERS[language].findall(_normalise(text)))
-
-
 # ------------------------------------------------------------------------------------------------ files
 
 _EXPECTED = (
-    "Expected a text file in UTF-8 with one pair a line: an English sentence, a tab, and its French translation "
-    "(further columns may follow)."
+    "Expected one pair a line in UTF-8: an English sentence, a tab, and its French translation (further columns may "
+    "follow). Or two files, one with the English and one with the French sentences."
 )
 _OTHER_FILES = {  # how files begin that people take for a table of pairs
     b"PK\x03\x04": "a zip archive (unpack it first)",
-    b"\x1f\x8b": "a gzip archive (unpack it first)",
+    b"BZh": "a bzip2 archive (unpack it first)",
     b"%PDF": "a PDF document",
     b"\xff\xfe": "text in UTF-16 (save it again as UTF-8)",
     b"\xfe\xff": "text in UTF-16 (save it again as UTF-8)",
 }
-_LINKS = re.compile(r"[0-9]{1,6}-[0-9]{1,6}(?: +[0-9]{1,6}-[0-9]{1,6})*")
+MAXIMUM_LOST = 0.01  # lines that are no pair, for each pair; above that it is the file that is wrong
+
+_EMPTY, _HEADER = "empty", "names of columns"  # lines without a pair, but nothing is lost with them
+_CURES = {
+    "not UTF-8": "Save it as UTF-8.",
+    "a number instead of English": "Keep only the columns of text.",
+    "a number instead of French": "Keep only the columns of text.",
+    "a language code instead of a text": "Keep only the columns of text.",
+    "French comes first": "Swap the columns or the files.",
+}
+_ENGLISH_NAMES = {"english", "en", "eng", "anglais"}
+_FRENCH_NAMES = {"french", "fr", "fra", "fre", "français", "francais"}
+_OTHER_NAMES = tokenize(
+    "source src target tgt trg input output translation traduction id lang language text sentence sentences phrase "
+    "phrases word words mot mots",
+    "eng",
+)
+
+_QUOTED = re.compile(r'\s*"([^"]*+(?:""[^"]*+)*+)"\s*')  # as spreadsheets write it: "He said ""Go"""
+_ID = re.compile(r"\s*[0-9]+\s*")
+_NUMBERS = re.compile(r"\s*[-+]?[0-9]++(?:[-.,:p?\s]++[0-9]++)*+\s*")  # 1276, 0.98, 2013-05-04, 0-0 1p2
+_LANGUAGE_CODE = re.compile(r"\s*(?:en|fr|eng|fra|fre)(?:[-_][a-z]{2})?\s*", re.IGNORECASE)
+# Frequent words that the other language does not have, as the other language's tokenizer leaves them.
+_ENGLISH_WORDS = frozenset(
+    tokenize(
+        "the of and to with from i i'm i'll you you're he he's she they we it it's is isn't are am was were be been "
+        "have had do does did don't didn't doesn't can't won't will would can could should this that that's these what "
+        "what's who where why how my your his her our their not no yes there let's please go hi hello thanks",
+        "fra",
+    )
+)
+_FRENCH_WORDS = frozenset(
+    tokenize(
+        "le la les un une des du de et est sont était étais être suis es êtes je j'ai j'étais tu il elle nous vous ils "
+        "elles c'est c'était ce cet cette ces ne n'est n'ai n'a pas que qui qu'il qu'elle mon ma mes ta tes sa ses "
+        "notre votre vos nos leur dans avec sur aux où quoi très avez avons ont fait oui non va salut bonjour merci",
+        "eng",
+    )
+)
+
+_LINK = r"([0-9]{1,6})([-pP?])([0-9]{1,6})"
+_LINKS = re.compile(rf"[\s,]*+(?:{_LINK}(?:[\s,]++|$))*+")
+# Begins as a row of links does, such as 0:0 1:1 or (0, 0), (1, 1); a date, a time or a figure alone does not.
+_LIKE_LINKS = re.compile(
+    r"\W*(?: [0-9]{1,3} \s* ([^\w\s.,]+|[ps_]) \s* [0-9]{1,3} (?!\1) [^\w.] | [\[(] [0-9]+ ,\s* [0-9]+ [\])] )",
+    re.VERBOSE | re.IGNORECASE,
+)
 
 
 class _NotAPair(Exception):
     """The reason why a line cannot be read; caught for every line."""
 
 
-def read_pairs(path: str | PathLike[str], *, limit: int | None = None) -> Corpus:
-    """Read English-French pairs from a file with two or more columns, separated by tabs.
+def read_pairs(
+    path: str | PathLike[str],
+    french: str | PathLike[str] | None = None,
+    links: str | PathLike[str] | None = None,
+    *,
+    links_from: int = 0,
+    limit: int | None = None,
+) -> Corpus:
+    """Read English-French pairs from one file with columns, or from two files with a sentence a line.
 
-    The text is UTF-8, with or without a byte-order mark, with any line ends. Both sides go through `tokenize`,
-    which takes every kind of space (no-break spaces too) as a space. Where columns three and four look like
-    word alignments (`0-0 1-2`, positions from 0), they are the sure and the possible links; links count the words
-    that the file has, so such a line is split at its spaces only. Any other further column is ignored.
+    - `read_pairs("pairs.tsv")`: English, tab, French. Columns three and four may have word alignments, the sure and
+      the possible links; any other further column is ignored. The sentence pairs that tatoeba.org exports
+      (number, English, number, French) are read too. A column in "quotation marks" loses them if all have them, or
+      if it has doubled ones inside.
+    - `read_pairs("text.en", "text.fr")`: line n of one file translates line n of the other.
+    - `read_pairs("text.en", "text.fr", "links")`: with the word alignments of line n in line n of a third file.
 
-    A line that is not a pair (empty, one column, an empty side, wrong UTF-8, a NUL character, a link to a word
-    that is not there) is skipped and listed with its number and the reason in `skipped`.
+    The text is UTF-8, with or without a byte-order mark, with any line ends; each file may be packed with gzip. Both
+    sides go through `tokenize`, which takes every kind of space (no-break spaces too) as a space. A first line with
+    the names of the columns is left out.
 
-    `limit` is the largest number of pairs to read; lines after the last of them are not looked at.
+    Links are written `0-0 1p2 3?4`, with spaces or commas between them; with `p` or `?` they are possible only.
+    They count the words that the file has, so a line with links, and every line of files with a third one, is split
+    at its spaces only.
 
-    Raises FileNotFoundError, IsADirectoryError; ValueError for a file that is not such a text, or holds no pair.
+    A line that is not a pair (empty, one column, an empty side, wrong UTF-8, a NUL character, a number or a language
+    code instead of a text, French first, links to words that are not there or written in another way) is skipped
+    and listed with its number and the reason in `skipped`.
+
+    Args:
+        path: the file with all columns, or the English sentences.
+        french: the French sentences.
+        links: the word alignments for two files of sentences.
+        links_from: the number that links give to the first word, 0 or 1.
+        limit: the largest number of pairs to read; lines after the last of them are looked at only to tell whether
+            the whole file is wrong.
+
+    Raises:
+        FileNotFoundError, IsADirectoryError: there is no such file.
+        ValueError: a file is no such text or holds no pair; more lines than one for a hundred pairs are no pair (empty
+            lines do not count); the files have different numbers of lines; the links count from 1 and links_from
+            does not say so; limit or links_from is none of the values above; links without French.
     """
     if limit is not None and limit < 1:
         raise ValueError(f"limit must be at least 1, or None for the whole file; got {limit}")
-    path = Path(path)
-    corpus = Corpus([], [])
-    # Bytes split at the line ends of Unix, Windows and old Macs only; str.splitlines would cut inside a sentence too.
-    for number, line in enumerate(_content(path).splitlines(), start=1):
-        if len(corpus.pairs) == limit:
-            break
-        try:
-            corpus.pairs.append(_pair(line))
-        except _NotAPair as problem:
-            corpus.skipped.append(SkippedLine(number, str(problem), _shortened(line)))
-    if not corpus.pairs:
-        raise ValueError(f"{path} holds no pair of sentences. {_EXPECTED} Found: {corpus.report(named=3)}")
-    return corpus
+    if links_from not in (0, 1):
+        raise ValueError(f"links_from must be 0 or 1, the number of the first word; got {links_from!r}")
+    if links is not None and french is None:
+        raise ValueError("a file of links needs two files of sentences: read_pairs(english, french, links)")
+    names = [str(given) for given in (path, french, links) if given is not None]
+    files = [_lines(_content(Path(name)), name) for name in names]
+    lines = _side_by_side(names, files) if french is not None else files[0]
+    return _Table(" with ".join(names), lines, aligned=links is not None, links_from=links_from).corpus(limit)
+
+
+def parse_pairs(data: bytes, name: str, *, limit: int | None = None) -> Corpus:
+    """Read the content of a file with columns as `read_pairs` does; `name` is what its errors call it.
+
+    Raises ValueError as `read_pairs` does.
+    """
+    return _Table(name, _lines(data, name)).corpus(limit)
 
 
 def _content(path: Path) -> bytes:
-    """Return the file's bytes without a byte-order mark, or raise the error that says what is wrong with it."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder. {_EXPECTED}")
     if not path.exists():
         raise FileNotFoundError(f"There is no file {path} (looked from the folder {Path.cwd()}). {_EXPECTED}")
-    data = path.read_bytes()
+    return path.read_bytes()
+
+
+def _lines(data: bytes, name: str) -> list[bytes]:
+    """Return the lines of a text, packed or not, without a byte-order mark. ValueError if it is no text."""
+    if data.startswith(b"\x1f\x8b"):
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as problem:
+            raise ValueError(f"{name} is a damaged gzip file ({problem}). {_EXPECTED}") from None
     if not data.strip():
-        raise ValueError(f"{path} is empty. {_EXPECTED}")
+        raise ValueError(f"{name} is empty. {_EXPECTED}")
     if kind := _other_kind(data):
-        raise ValueError(f"{path} looks like {kind}. {_EXPECTED}")
-    return data.removeprefix(b"\xef\xbb\xbf")
+        raise ValueError(f"{name} looks like {kind}. {_EXPECTED}")
+    # Bytes split at the line ends of Unix, Windows and old Macs only; str.splitlines would cut inside a sentence too.
+    return data.removeprefix(b"\xef\xbb\xbf").splitlines()
 
 
 def _other_kind(data: bytes) -> str | None:
@@ -219,6 +238,8 @@ def _other_kind(data: bytes) -> str | None:
     for beginning, kind in _OTHER_FILES.items():
         if data.startswith(beginning):
             return kind
+    if data[257:262] == b"ustar":
+        return "a tar archive (unpack it first)"
     head = data[:4096].removeprefix(b"\xef\xbb\xbf").lstrip().lower()
     if head.startswith((b"<!doctype html", b"<html")):
         return "a web page"
@@ -230,38 +251,187 @@ def _other_kind(data: bytes) -> str | None:
     return None
 
 
-def _pair(line: bytes) -> Pair:
-    try:
-        text = line.decode("utf-8")
-    except UnicodeDecodeError:
-        raise _NotAPair("not UTF-8") from None
-    if "\0" in text:
-        raise _NotAPair("a NUL character")
-    if not text.strip():
-        raise _NotAPair("empty")
-    columns = text.split("\t")
-    if len(columns) < 2:
-        raise _NotAPair("only one column")
-    sure, possible = (_links(column) for column in [*columns, "", ""][2:4])
-    if sure or possible:
-        source, target = (tuple(_normalise(column).split()) for column in columns[:2])
-    else:
-        source, target = tokenize(columns[0], "eng"), tokenize(columns[1], "fra")
-    for words, name in ((source, "first"), (target, "second")):
+def _side_by_side(names: list[str], files: list[list[bytes]]) -> list[bytes]:
+    """Make one table with a column for each file. ValueError if they do not have the same number of lines."""
+    shortest = min(map(len, files))
+    for lines in files:
+        while len(lines) > shortest and not lines[-1].strip():
+            lines.pop()  # an empty line at the end of one file
+    if any(len(lines) > shortest for lines in files):
+        counts = ", ".join(f"{name} has {_count(len(lines), 'line')}" for name, lines in zip(names, files, strict=True))
+        raise ValueError(f"The files do not belong together, line by line: {counts}. {_EXPECTED}")
+    return [b"\t".join(line.replace(b"\t", b" ") for line in row) for row in zip(*files, strict=True)]
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Lines with columns between tabs; `aligned`: the third column must be links."""
+
+    name: str
+    lines: list[bytes]
+    aligned: bool = False
+    links_from: int = 0
+
+    def corpus(self, limit: int | None) -> Corpus:
+        """Read at most `limit` pairs. ValueError if the whole table is wrong."""
+        corpus = self._read(limit)
+        # Before the limit there may be only a few lines, and one bad one among them: then the whole file counts.
+        whole = self._read(None) if limit is not None and _loses_too_many(corpus) else corpus
+        self._refuse_links_from_one(whole)
+        if not whole.pairs or _loses_too_many(whole):
+            what = "too many lines that are no pair" if whole.pairs else "no pair"
+            cures = dict.fromkeys(_CURES[line.reason] for line in whole.skipped if line.reason in _CURES)
+            found = " ".join([f"Found: {whole.report(named=3)}", *cures])
+            raise ValueError(f"{self.name} holds {what} of sentences. {_EXPECTED} {found}")
+        return corpus
+
+    def _read(self, limit: int | None) -> Corpus:
+        corpus = Corpus([], [])
+        for number, line in enumerate(self.lines, start=1):
+            if len(corpus.pairs) == limit:
+                break
+            try:
+                columns = self._columns(line)
+                if not corpus.pairs:
+                    self._leave_out_header(columns, number)
+                corpus.pairs.append(self._pair(columns))
+            except _NotAPair as problem:
+                corpus.skipped.append(SkippedLine(number, str(problem), _shortened(line)))
+        return corpus
+
+    @cached_property
+    def _all_quoted(self) -> bool:
+        """Whether quotation marks stand around every column that is no number, so that they are no part of it."""
+        column = rb'\s*(?:"[^\t]*"|[0-9]+)\s*'
+        row = re.compile(rb"%b(?:\t%b)*" % (column, column))
+        return all(row.fullmatch(line) for line in self.lines if line.strip())
+
+    @cached_property
+    def _has_links(self) -> bool:
+        """Whether every third column should have links: the first one that is not blank has them."""
+        thirds = (line.split(b"\t")[2] for line in self.lines if line.count(b"\t") > 1)
+        first = next(filter(bytes.strip, thirds), b"")
+        return self.aligned or _links(first.decode("utf-8", "replace")) is not None
+
+    def _columns(self, line: bytes) -> list[str]:
+        """Return English, French, and what follows them."""
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError:
+            raise _NotAPair("not UTF-8") from None
+        if "\0" in text:
+            raise _NotAPair("a NUL character")
+        if not text.strip():
+            raise _NotAPair(_EMPTY)
+        columns = [self._unquoted(column) for column in text.split("\t", 4)[:4]]
+        if len(columns) < 2:
+            raise _NotAPair("only one column")
+        if len(columns) == 4 and _ID.fullmatch(columns[0]) and _ID.fullmatch(columns[2]):
+            return [columns[1], columns[3]]  # tatoeba.org: number, English, number, French
+        return columns
+
+    def _unquoted(self, column: str) -> str:
+        quoted = _QUOTED.fullmatch(column)
+        return quoted[1].replace('""', '"') if quoted and (self._all_quoted or '""' in quoted[1]) else column
+
+    def _leave_out_header(self, columns: list[str], number: int) -> None:
+        """_NotAPair if the columns have names instead of sentences; ValueError if the first one is called French."""
+        names = re.findall(r"[^\W\d_]+|\b\d+|[.!?]", " ".join(columns[:2]).lower())
+        if not names or not _ENGLISH_NAMES.union(_FRENCH_NAMES, _OTHER_NAMES).issuperset(names):
+            return
+        languages = [name for name in names if name not in _OTHER_NAMES]
+        if languages and languages[0] in _FRENCH_NAMES:
+            raise ValueError(f"{self.name}: line {number} says that French comes first. Swap the columns. {_EXPECTED}")
+        raise _NotAPair(_HEADER)
+
+    def _pair(self, columns: list[str]) -> Pair:
+        sure, possible = self._links(columns)
+        if self.aligned or possible:
+            source, target = _words(columns)
+        else:
+            source, target = tokenize(columns[0], "eng"), tokenize(columns[1], "fra")
+        _refuse_what_is_no_text(columns, source, target)
+        for i, j in sorted(possible):
+            if not (0 <= i < len(source) and 0 <= j < len(target)):
+                link = f"{i + self.links_from}-{j + self.links_from}"
+                words = f"{len(source)} and {len(target)} words, counted from {self.links_from}"
+                raise _NotAPair(f"link {link} is out of range for {words}")
+        return Pair(source, target, sure, possible)
+
+    def _links(self, columns: list[str]) -> tuple[frozenset[Link], frozenset[Link]]:
+        """Return the sure links, and all links."""
+        sure: frozenset[Link] = frozenset()
+        possible: frozenset[Link] = frozenset()
+        for number, column in enumerate(columns[2:4], start=3):
+            if links := _links(column, self.links_from):
+                sure = links[0] if number == 3 else sure
+                possible |= links[1]
+            elif _LIKE_LINKS.match(column) or (number == 3 and self._has_links):
+                raise _NotAPair(f"column {number} has no links as in 0-0 1p2")
+        return sure, possible
+
+    def _refuse_links_from_one(self, corpus: Corpus) -> None:
+        """ValueError if a link points just behind its sentence and none in the whole file is 0."""
+        if self.links_from == 1 or (corpus.pairs and not any(pair.possible for pair in corpus.pairs)):
+            return
+        behind = None
+        for number, line in enumerate(self.lines, start=1):
+            with suppress(_NotAPair):
+                columns = self._columns(line)
+                source, target = _words(columns)
+                for i, j in self._links(columns)[1]:
+                    if i == 0 or j == 0:
+                        return
+                    if i == len(source) or j == len(target):
+                        behind = behind or f"line {number} with link {i}-{j}"
+        if behind:
+            raise ValueError(
+                f"{self.name}: the links count from 1, it seems, as none of them is 0 and one is too large ({behind}). "
+                "Read it with links_from=1."
+            )
+
+
+def _loses_too_many(corpus: Corpus) -> bool:
+    lost = sum(line.reason not in (_EMPTY, _HEADER) for line in corpus.skipped)
+    return lost > MAXIMUM_LOST * len(corpus.pairs)
+
+
+def _words(columns: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return both sides as the file splits them."""
+    source, target = (tuple(normalise(column).split()) for column in columns[:2])
+    return source, target
+
+
+def _refuse_what_is_no_text(columns: list[str], source: tuple[str, ...], target: tuple[str, ...]) -> None:
+    """_NotAPair if a side is empty, a number or a language code, or if French comes first."""
+    for words, language in ((source, "English"), (target, "French")):
         if not words:
-            raise _NotAPair(f"the {name} column is empty")
-    for i, j in sorted(sure | possible):
-        if i >= len(source) or j >= len(target):
-            raise _NotAPair(f"link {i}-{j} is out of range for {len(source)} and {len(target)} words")
-    return Pair(source, target, sure, sure | possible)
+            raise _NotAPair(f"no {language} text")
+    for column, language in zip(columns, ("English", "French"), strict=False):
+        if _NUMBERS.fullmatch(column) and len(set(map(_digits, columns[:2]))) > 1:
+            raise _NotAPair(f"a number instead of {language}")
+    # "en" is a French word too, and alone with "in" it is a pair.
+    codes = [bool(_LANGUAGE_CODE.fullmatch(column)) for column in columns[:2]]
+    if codes[0] or (codes[1] and (len(columns) > 2 or target != ("en",))):
+        raise _NotAPair("a language code instead of a text")
+    french_first = not _FRENCH_WORDS.isdisjoint(source) and not _ENGLISH_WORDS.isdisjoint(target)
+    if french_first and _ENGLISH_WORDS.isdisjoint(source) and _FRENCH_WORDS.isdisjoint(target):
+        raise _NotAPair("French comes first")
 
 
-def _links(column: str) -> frozenset[Link]:
-    """Read `0-0 1-2` (the format of the Pharaoh decoder); anything else, such as a credit line, gives no link."""
-    column = column.strip()
-    if not _LINKS.fullmatch(column):
-        return frozenset()
-    return frozenset((int(i), int(j)) for i, j in (link.split("-") for link in column.split()))
+def _digits(text: str) -> str:
+    return "".join(filter(str.isdigit, text))
+
+
+def _links(text: str, links_from: int = 0) -> tuple[frozenset[Link], frozenset[Link]] | None:
+    """Read `0-0 1p2 3?4` (the format of the Pharaoh decoder, and its relatives): the sure links, and all links.
+
+    Anything else, such as a credit line, is None.
+    """
+    if not _LINKS.fullmatch(text):
+        return None
+    found = [(int(i) - links_from, int(j) - links_from, kind) for i, kind, j in re.findall(_LINK, text)]
+    return frozenset((i, j) for i, j, kind in found if kind == "-"), frozenset((i, j) for i, j, _ in found)
 
 
 def _shortened(line: bytes, longest: int = 60) -> str:

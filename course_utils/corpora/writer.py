@@ -82,6 +82,12 @@ PREPOSITION_BY_NAME = {preposition.name: preposition for preposition in PREPOSIT
 QUALITIES = [adjective for adjective in ADJECTIVES if adjective.english not in NOT_AFTER_TO_BE]
 
 
+def sense_of(phrase: NounPhrase) -> str:
+    """What its noun means; a pronoun has no noun."""
+    assert phrase.noun is not None, "a pronoun has no sense"
+    return phrase.noun.sense
+
+
 def fitting_adjectives(noun: Noun, adjectives: Sequence[Adjective] = ADJECTIVES) -> list[Adjective]:
     """Those adjectives that make sense with a noun and mean the same in both languages."""
     return [
@@ -198,12 +204,12 @@ class Writer:
         if die < 0.26 and relative_allowed:
             return self.object_relative(phrase)
         if die < 0.34:
-            return phrase.followed_by(self.prepositional_phrase(NOUN_PREPOSITIONS[phrase.noun.sense]))
+            return phrase.followed_by(self.prepositional_phrase(NOUN_PREPOSITIONS[sense_of(phrase)]))
         return phrase
 
     def object_relative(self, head: NounPhrase) -> NounPhrase:
         """A relative clause whose verb can have the head as its object."""
-        verb = self.verb(TRANSITIVE_FOR[head.noun.sense])
+        verb = self.verb(TRANSITIVE_FOR[sense_of(head)])
         subject = self.pronoun() if self.chance(0.35) else self.simple_noun_phrase(verb.subjects)
         return object_relative(head, subject, verb)
 
