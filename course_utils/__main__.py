@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -190,7 +191,7 @@ VERBS: dict[str, Callable[[list[str]], int]] = {
 def main(arguments: list[str]) -> int:
     """Exit code: 0 done, 1 could not be done, 2 not understood, otherwise that of the program that was run."""
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a console without ✓ or √ shows ? rather than a traceback
     try:
         return run(arguments)

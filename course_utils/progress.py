@@ -33,7 +33,7 @@ class _NotebookLine:
     def __init__(self) -> None:
         from IPython.display import display
 
-        self.shown = display({"text/plain": ""}, raw=True, display_id=True)
+        self.shown: Any = display({"text/plain": ""}, raw=True, display_id=True)
 
     def write(self, text: str) -> None:
         if text:  # tqdm also writes empty strings, to move the cursor

@@ -1,5 +1,6 @@
 """Notebooks as data: read them, write them, name their cells."""
 
+import copy
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,14 +35,19 @@ def write(notebook: NotebookNode, path: str | Path) -> None:
     Path(path).write_text(nbformat.writes(notebook, version=nbformat.NO_CONVERT) + "\n", encoding="utf-8", newline="\n")
 
 
+def copied(notebook: NotebookNode) -> NotebookNode:
+    """The same notebook once more, to be changed."""
+    return copy.deepcopy(notebook)
+
+
 def role(cell: NotebookNode) -> str | None:
     """What a cell is for: "title", "setup", "answer", "check", "claim", "source", "summary", or None."""
     return cell.metadata.get("course", {}).get("role")
 
 
-def exercise_name(cell: NotebookNode) -> str | None:
-    """The exercise that an answer or check cell belongs to."""
-    return cell.metadata.get("course", {}).get("exercise")
+def exercise_name(cell: NotebookNode) -> str:
+    """The exercise that an answer or check cell belongs to; empty for other cells."""
+    return cell.metadata.get("course", {}).get("exercise") or ""
 
 
 def code_cells(notebook: NotebookNode) -> list[NotebookNode]:

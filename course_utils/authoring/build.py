@@ -73,7 +73,7 @@ def run(notebook: NotebookNode, lesson: syllabus.LessonInfo) -> NotebookNode:
 def problems(lesson: syllabus.LessonInfo) -> list[str]:
     """What is wrong with the lesson's notebook, in words; nothing is run."""
     notebook = assemble.read(lesson.notebook)
-    stamped = nbformat.from_dict(notebook)
+    stamped = assemble.copied(notebook)
     stamps.stamp(stamped, lesson)
     found = []
     if stamped != notebook:
@@ -111,7 +111,7 @@ def _figure_imports(source: str) -> set[str]:
 
 
 def _solved(notebook: NotebookNode, lesson: syllabus.LessonInfo) -> NotebookNode:
-    solved = nbformat.from_dict(notebook)
+    solved = assemble.copied(notebook)
     assemble.put_answers(solved, assemble.reference_answers(lesson.name))
     return solved
 
@@ -151,8 +151,9 @@ def _cell_problems(cell: NotebookNode) -> list[str]:
             found.append("writes to stderr")
         if "image/svg+xml" in data:
             found.append("shows an SVG: nbval compares its text; use figures.style.show")
-        if _UNSTABLE.search(text) and stamps.IGNORE_OUTPUT not in cell.metadata.get("tags", []):
-            found.append(f"prints an address or a path: {_UNSTABLE.search(text)[0]}")
+        unstable = _UNSTABLE.search(text)
+        if unstable and stamps.IGNORE_OUTPUT not in cell.metadata.get("tags", []):
+            found.append(f"prints an address or a path: {unstable[0]}")
     return found
 
 

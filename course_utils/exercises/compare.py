@@ -80,8 +80,10 @@ def _plain(value: Any, kind: type | None) -> Any:
     if kind is None or type(value) in (kind, bool) or not issubclass(type(value), kind):
         return value
     if kind in (int, float):
-        return kind.__add__(value, kind(0))
-    return kind(kind.items(value)) if kind is dict else kind(kind.__iter__(value))
+        return int.__add__(value, 0) if kind is int else float.__add__(value, 0.0)
+    if kind is dict:
+        return dict(dict.items(value))
+    return kind(getattr(kind, "__iter__")(value))  # noqa: B009 (the type's own: a subclass may have another)
 
 
 def is_tensor(value: Any) -> bool:

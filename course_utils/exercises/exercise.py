@@ -150,7 +150,7 @@ class Exercise:
                     failed()
                     first = first or problem
                     with contextlib.suppress(Exception):
-                        problem.inputs = case.words(self.function)
+                        vars(problem)["inputs"] = case.words(self.function)
             if first is not None:
                 raise first
 
@@ -170,7 +170,9 @@ class Exercise:
 def _rewritten(function: Callable[..., Any], edits: Mapping[str, str]) -> Callable[..., Any]:
     """The function with each text of its body replaced; raises ValueError unless it stands there exactly once."""
     lines = inspect.getsource(function).split("\n")
-    docstring_ends = ast.parse("\n".join(lines)).body[0].body[0].end_lineno
+    definition = ast.parse("\n".join(lines)).body[0]
+    assert isinstance(definition, ast.FunctionDef)
+    docstring_ends = definition.body[0].end_lineno
     head, body = "\n".join(lines[:docstring_ends]), "\n".join(lines[docstring_ends:])
     for old, new in edits.items():
         if body.count(old) != 1:

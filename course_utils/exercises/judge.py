@@ -75,6 +75,7 @@ def recognise(exercise: Exercise, results: list[CheckResult]) -> Mistake | None:
 
 
 def run_mistake(exercise: Exercise, mistake: Mistake) -> list[CheckResult]:
+    assert mistake.function is not None  # only the causes that are the same everywhere have none
     return _kept_results(exercise, mistake.name, mistake.function)
 
 

@@ -13,6 +13,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode, resolve_name
 
 GPU = torch.device("cuda", 0)
+_TORCH: Any = torch  # parts of PyTorch that a type checker does not know
+_TENSOR: Any = Tensor
 _MAKERS = {
     *(torch.arange, torch.as_tensor, torch.asarray, torch.empty, torch.eye, torch.from_numpy, torch.full),
     *(torch.linspace, torch.logspace, torch.normal, torch.ones, torch.rand, torch.randint, torch.randn),
@@ -21,10 +23,10 @@ _MAKERS = {
 # Operations that may mix devices: they move numbers, or their indices may be on the CPU.
 _MIXING = {
     *(Tensor.to, Tensor.type_as, Tensor.copy_, Tensor.__getitem__, Tensor.__setitem__, Tensor.new_tensor),
-    torch._VF._pack_padded_sequence,  # it wants the lengths on the CPU
-    Tensor.data.__set__,  # `module.to(device)`
+    _TORCH._VF._pack_padded_sequence,  # it wants the lengths on the CPU
+    _TENSOR.data.__set__,  # `module.to(device)`
 }
-_ABOUT_DEVICES = {torch.device, torch._C._nn._parse_to, torch._has_compatible_shallow_copy_type}
+_ABOUT_DEVICES = {torch.device, _TORCH._C._nn._parse_to, _TORCH._has_compatible_shallow_copy_type}
 _TO_NUMPY = {Tensor.numpy, Tensor.__array__}
 
 
@@ -42,11 +44,11 @@ class PretendDevice(TorchFunctionMode):
         inputs = list(_tensors((args, kwargs)))
         if function in _ABOUT_DEVICES:
             return function(*args, **kwargs)
-        if function == Tensor.device.__get__:
+        if function == _TENSOR.device.__get__:
             return torch.device("cpu") if _on_cpu(args[0]) else GPU
-        if function == Tensor.is_cuda.__get__:
+        if function == _TENSOR.is_cuda.__get__:
             return not _on_cpu(args[0])
-        if function == Tensor.is_cpu.__get__:
+        if function == _TENSOR.is_cpu.__get__:
             return _on_cpu(args[0])
         if function is Tensor.get_device:
             return -1 if _on_cpu(args[0]) else 0
@@ -63,10 +65,10 @@ class PretendDevice(TorchFunctionMode):
         if any(result is x and on_cpu != _on_cpu(x) for x in inputs):
             result = result.view_as(result)  # `x.cpu()` is `x` itself here, and x stays where it is
         for tensor in _tensors(result):
-            tensor.on_cpu = on_cpu
-        if function == Tensor.data.__set__:
+            vars(tensor)["on_cpu"] = on_cpu
+        if function == _TENSOR.data.__set__:
             args[0].on_cpu = _on_cpu(args[1])
-        if function is torch._VF._pack_padded_sequence:
+        if function is _TORCH._VF._pack_padded_sequence:
             result[1].on_cpu = True  # the batch sizes
         return result
 

@@ -149,7 +149,7 @@ class _Tensor:
             and torch.equal(*map(_comparable, (self.numbers, other.numbers)))
         )
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment] (it holds a tensor, and is compared only)
 
 
 def _state(value: Any) -> Any:

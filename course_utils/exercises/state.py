@@ -25,6 +25,7 @@ import numpy
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._tensor_str import PRINT_OPTS
 
 _MISSING = object()
 # Whose functions the judge itself calls: an answer that replaces one could make every later answer right.
@@ -95,7 +96,7 @@ _SETTINGS: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
         lambda: (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
         lambda kept: torch.use_deterministic_algorithms(kept[0], warn_only=kept[1]),
     ),
-    (lambda: dict(vars(torch._tensor_str.PRINT_OPTS)), lambda kept: vars(torch._tensor_str.PRINT_OPTS).update(kept)),
+    (lambda: dict(vars(PRINT_OPTS)), lambda kept: vars(PRINT_OPTS).update(kept)),
     (numpy.get_printoptions, lambda kept: numpy.set_printoptions(**kept)),
     (numpy.geterr, lambda kept: numpy.seterr(**kept)),
 ]

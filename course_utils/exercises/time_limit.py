@@ -107,16 +107,22 @@ class time_limit:
         return False
 
 
+def _main_thread() -> int:
+    ident = threading.main_thread().ident
+    assert ident is not None  # it has begun
+    return ident
+
+
 def _main_thread_seconds() -> float:
     """Seconds of the processor that the main thread has used."""
     if hasattr(time, "pthread_getcpuclockid"):
-        return time.clock_gettime(time.pthread_getcpuclockid(threading.main_thread().ident))
+        return time.clock_gettime(time.pthread_getcpuclockid(_main_thread()))
     return time.process_time()
 
 
 def _interrupt_main_thread() -> None:
     if hasattr(signal, "pthread_kill"):
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # also wakes sleep(), join(), select()
+        signal.pthread_kill(_main_thread(), signal.SIGINT)  # also wakes sleep(), join(), select()
     else:
         _thread.interrupt_main()
 

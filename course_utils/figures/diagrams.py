@@ -5,7 +5,16 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 
 def box(
-    axes: Axes, x: float, y: float, width: float, height: float, text: str, colour: str, *, faint: bool = False, size=9
+    axes: Axes,
+    x: float,
+    y: float,
+    width: float,
+    height: float,
+    text: str,
+    colour: str,
+    *,
+    faint: bool = False,
+    size: float = 9,
 ) -> None:
     """A rounded box with its centre at (x, y), in data units, and a text in its middle."""
     corner = (x - width / 2, y - height / 2)

@@ -109,7 +109,7 @@ def spread(flow: Flow, reach: Reach, width: float) -> dict[int, float]:
 def _place(row: list[int], x: dict[int, float], near: Mapping[int, list[int]], reach: Reach, width: float) -> None:
     """Move the nodes of a row as near to their neighbours' middle as the room allows (isotonic regression)."""
     offset, offsets, pools = 0.0, [], []
-    for before, node in pairwise((None, *row)):
+    for before, node in zip([None, *row], row, strict=False):
         offset += 0.0 if before is None else reach[before][1] + reach[node][0]
         offsets.append(offset)
         wanted = sum(x[other] for other in near[node]) / len(near[node]) if near[node] else x[node]

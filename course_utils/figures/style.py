@@ -22,7 +22,7 @@ COLOURS = {
     "grey": "#6E6E6E",
 }
 WIDTH = 6.4  # inches: about 700 pixels at 110 dpi
-_SETTINGS: dict[str, Any] = {
+_SETTINGS: Any = {
     "figure.dpi": 110,
     "savefig.dpi": 110,
     "font.size": 10,

@@ -45,7 +45,7 @@ def use_sockets_of_the_file_system() -> Callable[[], None]:
 class Kernel(nbval_kernel.RunningKernel):
     """As nbval's, but it keeps the reply of a cell, reads the output while the cell runs, and stops a flood of it."""
 
-    def __init__(self, folder: Path, startup_timeout: float):
+    def __init__(self, folder: Path, startup_timeout: int):
         self._begin()
         super().__init__(nbval_kernel.CURRENT_ENV_KERNEL_NAME, cwd=str(folder), startup_timeout=startup_timeout)
         self.run_silently(_KEEP)

@@ -73,7 +73,7 @@ class Cell(nbval.IPyNbCell):
         reply = self.parent.kernel.reply
         if reply.get("status") == "error" and not self.options["check_exception"]:
             self.raise_cell_error(f"{reply.get('ename')}: {reply.get('evalue')} (the notebook hid this error)")
-        text = "".join(out.get("text", "") for out in self.test_outputs)
+        text = "".join(out.get("text", "") for out in self.test_outputs or [])
         if name is not None and not text.startswith(f"✓ {name}: "):
             self.raise_cell_error(f"the check of {name} did not say that it passed: the notebook has replaced it")
 
@@ -130,7 +130,7 @@ class Notebook(nbval.IPyNbFile):
         if self._kernels == _MOST_KERNELS:
             pytest.fail("too many cells of this notebook end their kernel: no new one is started", pytrace=False)
         self._kernels += 1
-        self.kernel = Kernel(self._scratch or self.path.parent, self.config.option.nbval_kernel_startup_timeout)
+        self.kernel = Kernel(Path(self._scratch or self.path.parent), self.config.option.nbval_kernel_startup_timeout)
 
     def collect(self) -> Iterator[Cell]:
         self.nb = assemble.read(self.path)
