@@ -28,7 +28,8 @@ def stamp() -> None:
     README.write_text(_with_map(README.read_text(encoding="utf-8")), encoding="utf-8", newline="\n")
     PICTURES.mkdir(exist_ok=True)
     for name in _SHOWN:
-        (PICTURES / f"{name}.png").write_bytes(_picture(name))
+        if picture := _picture(name):
+            (PICTURES / f"{name}.png").write_bytes(picture)
 
 
 def problems() -> list[str]:
@@ -42,12 +43,13 @@ def problems() -> list[str]:
     return found
 
 
-def _picture(name: str) -> bytes:
-    """The PNG that the lesson's cell shows."""
+def _picture(name: str) -> bytes | None:
+    """The PNG that the lesson's cell shows; None as long as the lesson has not been run."""
     lesson, cell_id = _SHOWN[name]
     notebook = assemble.read(syllabus.find(lesson).notebook)
-    cell = next(cell for cell in notebook.cells if cell.id == cell_id)
-    return next(base64.b64decode(o.data["image/png"]) for o in cell.outputs if "image/png" in o.get("data", {}))
+    outputs = next((cell.outputs for cell in assemble.code_cells(notebook) if cell.id == cell_id), [])
+    shown = [output.data["image/png"] for output in outputs if "image/png" in output.get("data", {})]
+    return base64.b64decode(shown[0]) if shown else None
 
 
 def _with_map(text: str) -> str:
