@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
+from torch.optim.lr_scheduler import OneCycleLR
 
 from course_utils import progress
 from course_utils.corpora.vocabulary import Vocabulary
@@ -110,6 +111,9 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
+# Lesson 01 shows this function whole: at most 40 lines of 88 columns. The schedule is "one cycle" (Smith and Topin
+# 2017, https://arxiv.org/abs/1708.07120). Without the clipping (Pascanu et al. 2013, https://arxiv.org/abs/1211.5063)
+# a recurrent network can take one huge step and be lost.
 def train(
     model: nn.Module,
     batches: Iterable[Batch],
@@ -120,39 +124,58 @@ def train(
     warmup: float = 0.3,
     clip: float = 1.0,
 ) -> list[float]:
-    """Trains `model` in place for `steps` steps of Adam and returns the loss of every step.
+    """Trains `model` in place for `steps` steps of Adam; returns the loss of each.
 
-    `loss_function(model, batch)` gives the scalar to make smaller. The learning rate rises to `learning_rate`
-    during the share `warmup` of the steps and falls to almost nothing after it (one cycle, Smith and Topin 2017,
-    https://arxiv.org/abs/1708.07120). A gradient whose norm over all parameters is larger than `clip` is scaled down
-    to it (Pascanu et al. 2013, https://arxiv.org/abs/1211.5063): without that a recurrent network can take one huge
-    step and be lost.
-
-    The model is in training mode during the steps and afterwards as it was before.
-    Raises ValueError for settings out of range, when `batches` ends early, or when the loss is NaN or infinite.
+    The learning rate rises to `learning_rate` during the share `warmup` of the steps,
+    then falls to almost 0. A gradient longer than `clip` is shortened to that length.
+    Raises ValueError for bad settings, too few batches, or a loss that is not finite.
     """
+    check_settings(steps, learning_rate, warmup, clip)
+    learned = list(model.parameters())  # all the numbers that are learned
+    optimizer = torch.optim.Adam(learned, learning_rate, (0.9, 0.98), fused=True)
+    schedule = OneCycleLR(  # a learning rate for each step: up, then down
+        optimizer,
+        learning_rate,
+        total_steps=steps + 1,
+        pct_start=warmup,
+        cycle_momentum=False,
+    )
+    was_training = model.training
+    model.train()  # some layers do something else in training
+    losses = []
+    for batch in progress.bar(take(batches, steps), total=steps, desc="training"):
+        loss = loss_function(model, batch)  # forward: how wrong is the model?
+        losses.append(finite(loss, step=len(losses)))  # an error if it is NaN
+        optimizer.zero_grad()  # forget the gradients of the step before
+        loss.backward()  # backward: the gradient of every learned number
+        nn.utils.clip_grad_norm_(learned, clip)  # all gradients together: not too long
+        optimizer.step()  # move every number a little against its gradient
+        schedule.step()  # the learning rate of the next step
+    model.train(was_training)
+    return losses
+
+
+def check_settings(steps: int, learning_rate: float, warmup: float, clip: float) -> None:
+    """Raises ValueError when one of the settings of `train` is out of range."""
     if steps < 1 or learning_rate <= 0 or clip <= 0:
         raise ValueError(f"steps, learning_rate and clip must be above 0, got {steps}, {learning_rate} and {clip}")
     if not 0 <= warmup < 1:
         raise ValueError(f"warmup is the share of steps before the peak, 0 <= warmup < 1, got {warmup}")
-    optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate, betas=(0.9, 0.98), fused=True)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, learning_rate, total_steps=steps + 1, pct_start=warmup, cycle_momentum=False
-    )
-    was_training = model.training
-    model.train()
-    losses: list[float] = []
-    for batch in progress.bar(islice(batches, steps), total=steps, desc="training", unit="step"):
-        loss = loss_function(model, batch)
-        losses.append(loss.item())
-        if not math.isfinite(losses[-1]):
-            raise ValueError(f"the loss of step {len(losses) - 1} is {losses[-1]}: try a smaller learning rate")
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), clip)
-        optimizer.step()
-        schedule.step()
-    model.train(was_training)
-    if len(losses) < steps:
-        raise ValueError(f"batches ended after {len(losses)} of {steps} steps")
-    return losses
+
+
+def take(batches: Iterable[Batch], steps: int) -> Iterator[Batch]:
+    """Yields the first `steps` batches. Raises ValueError when there are fewer."""
+    taken = 0
+    for batch in islice(batches, steps):
+        yield batch
+        taken += 1
+    if taken < steps:
+        raise ValueError(f"batches ended after {taken} of {steps} steps")
+
+
+def finite(loss: Float[Tensor, ""], step: int) -> float:
+    """The loss as a Python number. Raises ValueError when it is NaN or infinite: no further step can mend that."""
+    value = loss.item()
+    if not math.isfinite(value):
+        raise ValueError(f"the loss of step {step} is {value}: try a smaller learning rate")
+    return value

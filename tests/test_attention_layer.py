@@ -5,6 +5,7 @@ That it is PyTorch's attention, in every precision, is in test_function_promises
 
 import math
 from functools import partial
+from statistics import mean
 
 import pytest
 import torch
@@ -13,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from course_utils.benchmarks import measured
+from course_utils.benchmarks.attention_layer import train_with_two_rates
 from course_utils.lessons.attention_layer import (
     COLOURS,
     CardReader,
@@ -27,7 +30,7 @@ from course_utils.lessons.attention_layer import (
     train_reader,
 )
 from course_utils.lessons.attention_translator import alignment_scores, attention_weights, context_vector
-from tests.helpers import few, generator, leading, numbers, seeds
+from tests.helpers import as_exact_as, few, generator, leading, numbers, seeds
 
 
 def layer_inputs(seed: int, lead: tuple[int, ...] = (), queries: int = 5, data: int = 7) -> list[Tensor]:
@@ -49,11 +52,26 @@ def test_one_query_is_lesson_02s_step() -> None:
     torch.testing.assert_close(outputs.squeeze(1), context_vector(weights, states))
 
 
-def test_float16_holds_scores_that_only_the_scale_makes_small_enough() -> None:
-    queries, keys = torch.full((1, 256), 20.0, dtype=torch.float16), torch.full((2, 256), 20.0, dtype=torch.float16)
-    values = torch.tensor([[1.0], [3.0]], dtype=torch.float16)
-    assert similarity_scores(queries, keys).isinf().all()  # 102,400; the largest number of float16 is 65,504
-    assert scaled_dot_product_attention(queries, keys, values)[0].item() == 2
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("size", [1, 20, 200])
+def test_half_precision_is_rounded_at_the_end_only(dtype: torch.dtype, size: float) -> None:
+    """With numbers of 200 the scores reach 320,000; the largest number of float16 is 65,504."""
+    queries = torch.cat([size * numbers(0, 3, 64).sign(), numbers(1, 6, 64)]).to(dtype)
+    keys, values = (size * numbers(2, 9, 64).sign()).to(dtype), (size * numbers(3, 9, 5)).to(dtype)
+    got = scaled_dot_product_attention(queries, keys, values)
+    exact = scaled_dot_product_attention(queries.double(), keys.double(), values.double())
+    for ours, right in zip(got, exact, strict=True):
+        assert ours.dtype == dtype
+        torch.testing.assert_close(ours, right.to(dtype), rtol=torch.finfo(dtype).eps, atol=1e-4)
+    theirs = F.scaled_dot_product_attention(queries, keys, values)
+    as_exact_as(got[0], theirs, exact[0], roundings=1)
+
+
+def test_scores_beyond_float16_are_not_nan() -> None:
+    queries, keys = torch.full((1, 64), 200.0).half(), torch.full((2, 64), 200.0).half()
+    assert similarity_scores(queries, keys).isinf().all()
+    outputs, weights = scaled_dot_product_attention(queries, keys, torch.tensor([[1.0], [3.0]]).half())
+    assert outputs.item() == 2 and weights.tolist() == [[0.5, 0.5]]
 
 
 def test_large_scores_give_all_weight_to_the_largest() -> None:
@@ -197,6 +215,20 @@ def test_factor_undoes_the_scale() -> None:
     torch.testing.assert_close(weights, torch.softmax(scores, dim=-1))
 
 
+def test_a_small_start_and_small_steps_are_the_scale() -> None:
+    """W = U / √8 in both matrices of a reader without the scale is the reader with the scale and U."""
+    cards = draw_cards(generator(0), batch=2)
+    readers = [CardReader(64, 16), CardReader(64, 16, factor=8.0)]
+    readers[1].load_state_dict(readers[0].state_dict())
+    with torch.no_grad():
+        readers[1].w_q /= 8**0.5
+        readers[1].w_k /= 8**0.5
+    for reader in readers:
+        card_loss(reader, cards).backward()
+    torch.testing.assert_close(*(reader(cards.names, cards.colours, cards.questions) for reader in readers))
+    torch.testing.assert_close(readers[0].w_q.grad, readers[1].w_q.grad / 8**0.5)
+
+
 def test_a_reader_that_guesses_pays_log_colours_and_one_that_knows_is_right() -> None:
     cards = draw_cards(generator(0), batch=3)
 
@@ -216,3 +248,26 @@ def test_training_is_repeated_by_its_seed_and_lowers_the_loss() -> None:
     first, again = (train_reader(partial(CardReader, 8, 4), steps=30, seed=3) for _ in range(2))
     assert first.losses == again.losses and first.share_right == again.share_right
     assert first.losses[-1] < first.losses[0]
+
+
+# ------------------------------------------------------------------ the stored measurement
+
+
+def test_the_measurement_trains_as_the_lesson_does() -> None:
+    ours = train_reader(partial(CardReader, 8, 16, factor=8**0.5), steps=30, seed=3).share_right
+    assert train_with_two_rates(d_k=8, factor=8**0.5, seed=3, steps=30) == pytest.approx(ours, abs=0.005)
+
+
+def test_the_stored_trainings_show_what_the_lesson_says() -> None:
+    rows = {(row["reader"], row["d_k"]): row["right"] for row in measured("scale")["rows"]}
+    assert all(len(right) == 3 for right in rows.values())
+    without = rows["without", 64]
+    assert max(without) < 0.35 < 0.8 < min(rows["without", 4])
+    assert min(min(rows["with the scale", d_k]) for d_k in (4, 16, 64)) > 0.9
+    assert min(rows["without", 4]) > max(rows["without", 16]) > max(without)
+    assert mean(rows["without, all steps smaller", 64]) < mean(without)
+    assert mean(without) < mean(rows["without, three times the steps", 64]) < 0.5
+    for part in ("start", "move"):
+        right = rows[f"without, W_Q and W_K {part} {'smaller' if part == 'start' else 'slower'}", 64]
+        assert mean(without) + 0.05 < mean(right) < 0.8
+    assert min(rows["without, W_Q and W_K both", 64]) > 0.9

@@ -109,6 +109,20 @@ def test_without_a_mask_it_is_lesson_03() -> None:
         assert torch.equal(ours, lesson_03s)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("size", [1.0, 200.0])
+def test_with_and_without_a_mask_it_is_as_exact_as_pytorchs(dtype: torch.dtype, size: float) -> None:
+    """Scores of 200 * 200 * 64 are far beyond float16; a mask that hides nothing changes nothing."""
+    q, k, v = (size * x.to(dtype) for x in vectors(0, 2, n_queries=5, n_keys=7, d_k=64, d_v=3))
+    true = F.scaled_dot_product_attention(q.double(), k.double(), v.double())
+    pytorchs = (F.scaled_dot_product_attention(q, k, v) - true).abs().max()
+    smallest = torch.finfo(dtype).eps * true.abs().max() / 2  # what rounding the result alone may cost
+    for mask in (None, torch.ones(5, 7, dtype=torch.bool)):
+        outputs, weights = masked_attention(q, k, v, mask)
+        assert outputs.dtype == weights.dtype == dtype and weights.isfinite().all()
+        assert (outputs - true).abs().max() <= max(2 * pytorchs, 4 * smallest if dtype == torch.float32 else smallest)
+
+
 def test_where_nothing_is_visible_nothing_is_learned() -> None:
     leaves = [x.requires_grad_() for x in vectors(0, 2, n_queries=3, n_keys=4, d_k=2, d_v=3)]
     mask = masks(1, 2, 3, 4)

@@ -27,7 +27,7 @@ from course_utils.lessons.masking import (
     other_inputs,
     padding_mask,
 )
-from course_utils.lessons.multi_head import MultiHeadAttention, attend, pytorch_attend
+from course_utils.lessons.multi_head import MultiHeadAttention, attend, attend_in_steps
 from course_utils.lessons.rnn_translator import Encoder, RNNTranslator, translate, translation_loss
 from course_utils.training import TranslationBatch
 from tests.helpers import N_SOURCE, N_TARGET, FunctionModule, ids, loud, source_batch, target_batch
@@ -89,7 +89,7 @@ CAUSAL: dict[str, Callable[[], tuple[nn.Module, Tensor]]] = {
             FunctionModule(partial(nn.Module.__call__, is_causal=True), MultiHeadAttention(12, 3, attend=f)),
             torch.randn(4, TIME, 12),
         )
-        for f in (attend, pytorch_attend)
+        for f in (attend, attend_in_steps)
     },
 }
 
@@ -107,7 +107,7 @@ LOOKS_AHEAD: dict[str, Callable[[], tuple[nn.Module, Tensor]]] = {
 PADDED: dict[str, Callable[[], nn.Module]] = {
     "01 encoder, states": lambda: FunctionModule(lambda m, x, n: valid(m(x, n)[0], n), Encoder(N_IDS, 4, 3)),
     "01 encoder, result": lambda: FunctionModule(lambda m, x, n: m(x, n)[1], Encoder(N_IDS, 4, 3)),
-    "01 context": lambda: FunctionModule(lambda m, x, n: m.encode(x, n), RNN()),
+    "01 context": lambda: FunctionModule(lambda m, x, n: m.start(x, n)[0], RNN()),
     "01 translator": lambda: FunctionModule(writes, RNN()),
     **{f"02 {d.__name__}": lambda d=d: FunctionModule(writes, ATTENTION(decoder=d)) for d in DECODERS},
     **{f"02 {d.__name__}, map": lambda d=d: FunctionModule(looks, ATTENTION(decoder=d)) for d in DECODERS},

@@ -16,6 +16,7 @@ from course_utils.lessons.self_attention import (
     ALPHABET,
     LearnedPositions,
     OrderModel,
+    answers_by_place,
     apply_rotary,
     apply_rotary_half_split,
     half_split_order,
@@ -288,6 +289,31 @@ def test_guessing_costs_log_two_and_is_right_half_the_time() -> None:
     loss = order_loss(model, order_batch(12, 8, generator(0)))
     torch.testing.assert_close(loss, torch.tensor(2.0).log())
     assert abs(order_accuracy(model, 12) - 0.5) < 0.05
+
+
+class KnowsTheOrder(nn.Module):
+    """Right everywhere, but for A and B at the places 0 and 2, where it depends on the first filler."""
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        a, b = (tokens == 0).int().argmax(dim=-1), (tokens == 1).int().argmax(dim=-1)
+        unsure = (a == 0) & (b == 2) & (tokens[:, 1] < 6)
+        return torch.where((a < b) & ~unsure, 1.0, -1.0)
+
+
+def test_answers_by_place_are_shares_of_yes() -> None:
+    shares = answers_by_place(KnowsTheOrder(), 5, tries=400)
+    assert shares.diagonal().isnan().all()
+    assert abs(shares[0, 2] - 0.5) < 0.1  # half of the fillers
+    expected = torch.ones(5, 5).triu(1)
+    expected[0, 2] = shares[0, 2]
+    torch.testing.assert_close(shares.nan_to_num(0), expected)
+
+
+def test_accuracy_draws_its_sequences_by_seed() -> None:
+    model = model_with("sinusoidal")
+    assert order_accuracy(model, 12) == order_accuracy(model, 12, seed=0)
+    assert len({order_accuracy(model, 12, seed=seed) for seed in range(4)}) > 1
+    assert order_accuracy(KnowsTheOrder(), 12, places=range(3, 9)) == 1
 
 
 def test_sinusoids_make_the_order_learnable() -> None:

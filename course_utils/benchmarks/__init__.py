@@ -22,6 +22,7 @@ BENCHMARKS = {
     "bottleneck": "rnn_translator",
     "reversal": "attention_translator",
     "translator": "attention_translator",
+    "scale": "attention_layer",
     "layers": "multi_head",
     "checks": "checks",
 }

@@ -37,7 +37,7 @@ ex.cases(
 ex.promises(sizes, "leading", "sizes", "dtypes", "gradients", "device")
 
 ex.mistake(
-    "all dimensions turned round",
+    "all dimensions reversed",
     {"transpose(-2, -1)": "permute(*reversed(range(keys.dim())))"},
     hint="`.T` or `transpose(0, 1)` also moves the leading dimensions. Swap the last two: `transpose(-2, -1)`.",
 )
@@ -212,9 +212,9 @@ ex.mistake(
     hint="A dot product is a sum over d_k, the last dimension. The variance then is over the draws.",
 )
 ex.mistake(
-    "the mean of the products in place of their sum",
+    "the mean of the products instead of their sum",
     {"sum(dim=-1)": "mean(dim=-1)"},
-    hint="A dot product is the *sum* of the products: `sum` in place of `mean`.",
+    hint="A dot product is the *sum* of the products: `sum` instead of `mean`.",
 )
 ex.mistake(
     "over all leading dimensions",
@@ -294,32 +294,32 @@ ex.cases("large d_k", sizes(d_k=200))
 ex.cases("large scores", large)
 ex.gradients("gradients of large scores", large.to(torch.float64))
 
-SCORES = "similarity_scores(queries / queries.shape[-1] ** 0.5, keys)"
+SCORES = "similarity_scores(queries.to(wide), keys.to(wide)) / d_k**0.5"
 SOFTMAX = "torch.softmax(scores, dim=-1)"
-RETURN = "return weights @ values, weights"
+RETURN = "return outputs.to(values.dtype), weights.to(queries.dtype)"
 ex.mistake(
     "no scale",
-    {" / queries.shape[-1] ** 0.5": ""},
+    {" / d_k**0.5": ""},
     hint="The scores are not divided by √d_k. Divide them before the softmax.",
 )
 ex.mistake(
     "divided by d_k instead of its square root",
-    {" ** 0.5": ""},
+    {"**0.5": ""},
     hint="Divide by √d_k. Dividing by d_k makes the scores too small, and the weights nearly equal.",
 )
 ex.mistake(
     "multiplied by √d_k",
-    {"queries / ": "queries * "},
+    {" / d_k**0.5": " * d_k**0.5"},
     hint="The scale makes scores smaller: divide by √d_k.",
 )
 ex.mistake(
     "divided by a whole number",
-    {"queries.shape[-1] ** 0.5": "int(queries.shape[-1] ** 0.5)"},
+    {"d_k**0.5": "int(d_k**0.5)"},
     hint="√d_k is not always a whole number. Leave out `int(…)` and `//`: √8 is 2.83, not 2.",
 )
 ex.mistake(
     "always divided by 2",
-    {"queries.shape[-1] ** 0.5": "2"},
+    {"d_k**0.5": "2"},
     hint="2 is √d_k only where d_k is 4. Compute it from the shape: `queries.shape[-1] ** 0.5`.",
 )
 ex.mistake(
@@ -349,7 +349,7 @@ ex.mistake(
 )
 ex.mistake(
     "scaled after the softmax",
-    {SCORES: "similarity_scores(queries, keys)", SOFTMAX: f"{SOFTMAX} / queries.shape[-1] ** 0.5"},
+    {" / d_k**0.5": "", SOFTMAX: f"{SOFTMAX} / d_k**0.5"},
     hint="Now the weights of one query no longer sum to 1. Divide the scores, before the softmax.",
 )
 ex.mistake(
@@ -369,7 +369,7 @@ ex.mistake(
 )
 ex.mistake(
     "keys and values swapped",
-    {"** 0.5, keys)": "** 0.5, values)", "weights @ values": "weights @ keys"},
+    {"keys.to(wide)": "values.to(wide)", "weights @ values": "weights @ keys"},
     hint="The queries are compared with the *keys*, and the *values* are summed. You have them the other way round.",
 )
 ex.mistake(
@@ -410,34 +410,41 @@ ex.mistake(
 )
 ex.mistake(
     "scores returned as weights",
-    {RETURN: "return weights @ values, scores"},
+    {RETURN: "return outputs.to(values.dtype), scores.to(queries.dtype)"},
     hint="The second result is the weights: what comes out of the softmax.",
 )
 ex.mistake(
     "only the outputs",
-    {RETURN: "return weights @ values"},
+    {RETURN: "return outputs.to(values.dtype)"},
     hint="Return both, outputs first: `return weights @ values, weights`.",
 )
-ex.mistake("weights first", {RETURN: "return weights, weights @ values"}, hint="The order is (outputs, weights).")
 ex.mistake(
-    "all dimensions turned round",
-    {SCORES: "queries @ keys.permute(*reversed(range(keys.dim()))) / queries.shape[-1] ** 0.5"},
+    "weights first",
+    {RETURN: "return weights.to(queries.dtype), outputs.to(values.dtype)"},
+    hint="The order is (outputs, weights).",
+)
+ex.mistake(
+    "all dimensions reversed",
+    {SCORES: "queries.to(wide) @ keys.to(wide).permute(*reversed(range(keys.dim()))) / d_k**0.5"},
     hint="`.T` also moves the leading dimensions. Swap the last two only: `transpose(-2, -1)`.",
 )
 ex.mistake(
     "`transpose(1, 2)`",
-    {SCORES: "queries @ keys.transpose(1, 2) / queries.shape[-1] ** 0.5"},
+    {SCORES: "queries.to(wide) @ keys.to(wide).transpose(1, 2) / d_k**0.5"},
     hint="1 and 2 are the last two dimensions only if there is exactly one leading dimension. Count from the end: "
     "`transpose(-2, -1)`.",
 )
 ex.mistake(
     "the keys are not turned",
-    {SCORES: "queries @ keys / queries.shape[-1] ** 0.5"},
+    {SCORES: "queries.to(wide) @ keys.to(wide) / d_k**0.5"},
     hint="`queries @ keys` takes the *columns* of the keys. A key is a row: use your `similarity_scores`.",
 )
 ex.mistake(
     "always float32",
-    {"(queries / ": "(queries.float() / ", ", keys)": ", keys.float())", "@ values": "@ values.float()"},
+    {
+        "torch.promote_types(queries.dtype, torch.float32)": "torch.float32",
+        RETURN: "return outputs, weights",
+    },
     hint="The results have the dtype of the inputs: float64 and half precision stay what they are.",
 )
 ex.mistake(
@@ -447,7 +454,7 @@ ex.mistake(
 )
 ex.mistake(
     "the returned weights are cut off",
-    {RETURN: "return weights @ values, weights.detach()"},
+    {RETURN: "return outputs.to(values.dtype), weights.detach().to(queries.dtype)"},
     hint="The outputs are right, but the returned weights let no gradient through. Return them without `detach`.",
 )
 
@@ -535,9 +542,9 @@ ex.mistake(
     hint="The keys have a matrix of their own: `data @ w_k`.",
 )
 ex.mistake(
-    "the matrices turned round",
+    "the matrices transposed",
     {ATTENTION: "scaled_dot_product_attention(queries @ w_q.T, data @ w_k.T, data @ w_v.T)"},
-    hint="`nn.Linear` keeps its matrix turned round; here vectors are rows and `x @ w` is all. No `.T` is needed.",
+    hint="`nn.Linear` keeps its matrix transposed; here vectors are rows and `x @ w` is all. No `.T` is needed.",
 )
 ex.mistake(
     "the queries make the values",
@@ -617,7 +624,7 @@ ex.mistake(
     hint="exp of a large score is infinite (lesson 00). Use `scaled_dot_product_attention`, or `torch.softmax`.",
 )
 ex.mistake(
-    "all dimensions turned round",
+    "all dimensions reversed",
     {
         f"return {ATTENTION}": "k = data @ w_k\n    scores = queries @ w_q @ k.permute(*reversed(range(k.dim())))\n"
         "    weights = torch.softmax(scores / w_q.shape[-1] ** 0.5, dim=-1)\n    return weights @ (data @ w_v), weights"

@@ -114,7 +114,7 @@ ex.mistake(
 ex.mistake(
     "`.T` with a batch",
     {PRODUCT: "query @ states.T"},
-    hint="`.T` turns all dimensions round, those of the batch too. `.mT` or `transpose(-2, -1)` swaps the last two.",
+    hint="`.T` reverses the order of all dimensions, the batch's too. `.mT` or `transpose(-2, -1)` swaps the last two.",
 )
 ex.mistake(
     "the query without a dimension for time",
@@ -212,7 +212,7 @@ ex.gradients(
 )
 
 
-@ex.check("exactly no gradient to the padding", kind="gradients")
+@ex.check("no gradient at all to the padding", kind="gradients")
 def _(answer, rng):
     leaf = five[0].clone().requires_grad_()
     weights = answer(leaf, five[1].clone())
@@ -445,7 +445,8 @@ ex = Exercise(
     minutes=15,
     returns=("logits", "new state", "weights"),
     hints=(
-        "The docstring lists four lines. Each is one call: weights, context, new state, logits.",
+        "Four things are made one after the other: weights, context, new state, logits. Each needs the one before it. "
+        "Which of your own two functions make the first two, and which of the given functions the others?",
         "`attention_weights(score(state, states), lengths)` gives the weights. `torch.cat([a, b], dim=-1)` puts two "
         "vectors side by side.",
         "Keep the old state until the cell has used it: attention asks with the old one, the output uses the new one.",
@@ -634,12 +635,12 @@ ex.mistake(
     hint="The order of the results is: logits, new state, weights.",
 )
 ex.mistake(
-    "the context in place of the weights",
+    "the context instead of the weights",
     {"state, weights": "state, context"},
     hint="The third result is the attention weights, one for each position of the source, not the context.",
 )
 ex.mistake(
-    "the scores in place of the weights",
+    "the scores instead of the weights",
     {"score(state, states)": "(scores := score(state, states))", "state, weights": "state, scores"},
     hint="The third result is the weights, after the softmax and without padding, not the scores.",
 )
@@ -652,7 +653,7 @@ ex.mistake(
     hint="Return the weights that have made the context: those of `attention_weights`, which are 0 at padding.",
 )
 ex.mistake(
-    "probabilities in place of the logits",
+    "probabilities instead of the logits",
     {LOGITS: f"torch.softmax({LOGITS}, dim=-1)"},
     hint="The logits are what `output` gives. The softmax over the words comes later, in the loss.",
 )

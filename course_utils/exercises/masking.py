@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from course_utils.exercises import Exercise, Mismatch, case, expect, normal, note
+from course_utils.exercises.pretend_device import PretendDevice
 from course_utils.lessons import masking
 from course_utils.lessons.masking import masked_softmax, padding_mask
 
@@ -27,7 +28,7 @@ ex = Exercise(
         "The last query has position n_keys - 1, the first one n_keys - n_queries. A query may look at a key if the "
         "key's position is not larger than its own.",
         "`torch.arange(n_keys) <= torch.arange(n_keys - n_queries, n_keys).unsqueeze(1)` compares every query with "
-        "every key.",
+        "every key. Give both calls of `torch.arange` the argument `device=device`.",
     ),
 )
 
@@ -44,6 +45,21 @@ ex.cases(
     "the first queries see nothing when there are more queries than keys",
     case(4, 2).gives(mask("00", "00", "10", "11")),
 )
+ex.cases("on a device that is named", *(case(2, 3, device=named) for named in (None, "cpu", torch.device("cpu"))))
+
+
+@ex.check("it would work on a GPU too: the mask is made on `device`")
+def _(answer, rng):
+    for named in ("cuda", torch.device("cuda", 0)):
+        with PretendDevice() as gpu:
+            made = answer(2, 3, device=named)
+            left_behind = bool(gpu.strangers(made))
+        where = f"n_queries 2, n_keys 3, device {named!r}"
+        note("where the mask is", "on the CPU" if left_behind else "on the GPU")
+        if left_behind:
+            raise Mismatch(None, None, f"{where}\nyour mask is on the CPU: make it with `device=device`")
+        expect(made, mask("110", "111"), where)
+
 
 ex.mistake(
     "the mask upside down",
@@ -69,17 +85,17 @@ ex.mistake(
 )
 ex.mistake(
     "queries and keys exchanged",
-    lambda n_queries, n_keys: masking.causal_mask(n_keys, n_queries),
+    lambda n_queries, n_keys, device=None: masking.causal_mask(n_keys, n_queries, device),
     hint="The shape is (queries, keys): one row for each query.",
 )
 ex.mistake(
     "the mask lies on its side",
-    lambda n_queries, n_keys: masking.causal_mask(n_queries, n_keys).T,
+    lambda n_queries, n_keys, device=None: masking.causal_mask(n_queries, n_keys, device).T,
     hint="One row for each query, one column for each key: yours has a row for each key. Transpose it.",
 )
 ex.mistake(
     "shifted the wrong way",
-    lambda n_queries, n_keys: torch.ones(n_queries, n_keys).tril(n_queries - n_keys).bool(),
+    lambda n_queries, n_keys, device=None: torch.ones(n_queries, n_keys, device=device).tril(n_queries - n_keys).bool(),
     hint="With more keys than queries the queries are the last tokens, so they see *more* than the lower triangle: the "
     "edge moves by n_keys - n_queries.",
 )
@@ -97,6 +113,13 @@ ex.mistake(
     "numbers to add to the scores",
     {"keys <= queries.unsqueeze(1)": "torch.where(keys <= queries.unsqueeze(1), 0.0, -torch.inf)"},
     hint="0 and -inf are what such a mask adds to the scores. This course keeps masks boolean: True = may attend.",
+)
+
+ex.mistake(
+    "`device` is not used",
+    {"n_keys - n_queries, n_keys, device=device": "n_keys - n_queries, n_keys", "(n_keys, device=device)": "(n_keys)"},
+    hint="All values are right, but your mask is always on the CPU. Functions that make a tensor, such as "
+    "`torch.arange`, take `device=device`.",
 )
 
 # ---- padding_mask --------------------------------------------------------------------------------------------
@@ -146,7 +169,7 @@ ex.mistake(
 ex.mistake(
     "one position too many",
     {"keys <": "keys <="},
-    hint="A sequence of length 3 has the positions 0, 1 and 2: < in place of <=.",
+    hint="A sequence of length 3 has the positions 0, 1 and 2: < instead of <=.",
 )
 ex.mistake(
     "no dimension for the queries",
@@ -253,7 +276,7 @@ ex.gradients(
 )
 
 
-@ex.check("exactly no gradient reaches a hidden score", kind="gradients")
+@ex.check("no gradient at all reaches a hidden score", kind="gradients")
 def _(answer, rng):
     leaf = scores.clone().requires_grad_()
     weights = answer(leaf, gaps.clone())
@@ -284,7 +307,7 @@ ex.mistake(
     hint="exp(0) is 1, so a score of 0 still gets weight. exp(-inf) is 0.",
 )
 ex.mistake(
-    "-1e9 in place of -inf",
+    "-1e9 instead of -inf",
     lambda scores, mask: torch.softmax(scores.masked_fill(~mask, -1e9), dim=-1),
     hint="-1e9 does not exist in float16 and raises there. And where everything is hidden, all scores are equal: the "
     "query then looks at everything that it must not see.",
@@ -296,7 +319,7 @@ ex.mistake(
     "or with any other number, and the query looks at everything that it must not see. Such rows need zeros.",
 )
 ex.mistake(
-    "a number in place of -inf",
+    "a number instead of -inf",
     lambda scores, mask: torch.softmax(scores.masked_fill(~mask, -100), dim=-1) * mask,
     hint="A hidden score must be smaller than *every* visible one, and visible scores may be very small too: only -inf "
     "is smaller than all.",

@@ -475,7 +475,7 @@ ex.mistake(
     hint="A loss is *minus* the logarithm of a probability, so it is never negative.",
 )
 ex.mistake(
-    "bits in place of nats",
+    "bits instead of nats",
     {MEAN: f"{MEAN} / 0.6931471805599453"},
     hint="Nats are asked for: the natural logarithm, `torch.log`, not `log2`.",
 )
@@ -504,7 +504,7 @@ ex = Exercise(
     minutes=20,
     hints=(
         "Keep three things between steps: the tokens to read next, the state, and which sentences have ended.",
-        "`logits.argmax(dim=-1)` gives one token a sentence. That is what the next call of `step` must read.",
+        "`logits.argmax(dim=-1)` gives one token per sentence. That is what the next call of `step` must read.",
         "After a sentence has ended, go on calling `step` for the batch as long as any other sentence has not ended, "
         "but add no more tokens to the ended one.",
     ),
@@ -537,7 +537,7 @@ def decoding(function, state, start=(START,), stop=STOP, max_length=20):
 
 
 def says(*sentences, **others):
-    """`step` says these sentences, then 9 for ever. The state counts the calls."""
+    """`step` says these sentences, then 9 without end. The state counts the calls."""
 
     def function(tokens, state):
         words = [sentence[state] if state < len(sentence) else 9 for sentence in sentences]
@@ -737,7 +737,7 @@ ex.mistake(
     hint="The start token is only read. A sentence begins with the first word that `step` chooses.",
 )
 ex.mistake(
-    "tensors in place of ints",
+    "tensors instead of ints",
     {"int(tokens[row])": "tokens[row]"},
     hint="A number of a tensor is still a tensor: `int(…)`, `.item()` or `.tolist()` makes a Python int.",
 )

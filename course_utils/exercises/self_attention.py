@@ -108,7 +108,7 @@ ONE_MATRIX = "Queries and keys have weights of their own: `w_q` and `w_k`. Here 
 ex.mistake("`w_q` for queries and keys", {"w_k": "w_q"}, hint=ONE_MATRIX)
 ex.mistake("`w_k` for queries and keys", {"w_q": "w_k"}, hint=ONE_MATRIX)
 ex.mistake(
-    "the keys in place of the values",
+    "the keys instead of the values",
     {"w_v": "w_k"},
     hint="The weights add up the values, which are `x @ w_v`. Here they add up the keys.",
 )
@@ -390,7 +390,7 @@ ex.mistake(
     hint="Sine and cosine of a pair have the *same* frequency. Columns 2 and 3 both have the exponent -2 / d_model.",
 )
 ex.mistake(
-    "`repeat` in place of `repeat_interleave`",
+    "`repeat` instead of `repeat_interleave`",
     {
         "/ d_model)": "/ d_model).repeat(2)[:d_model]",
         PAIRS: COLUMNS,
@@ -568,7 +568,7 @@ ex.mistake(
     "columns 0 and 1, columns 2 and 3, …",
 )
 ex.mistake(
-    "halves in place of pairs, put back as pairs",
+    "halves instead of pairs, put back as pairs",
     {HALVES: "x.chunk(2, dim=-1)"},
     hint="Here column i is paired with column i + d_k / 2. Neighbours are a pair: `x[..., 0::2]` and `x[..., 1::2]`.",
 )
@@ -623,7 +623,7 @@ ex.mistake(
     hint="The frequencies get smaller from pair to pair: 10000 to a *negative* power. Here they grow.",
 )
 ex.mistake(
-    "`repeat` in place of `repeat_interleave`",
+    "`repeat` instead of `repeat_interleave`",
     {
         "* frequencies": "* frequencies.repeat(2)",
         NEW_PAIRS: "a * cos[:, 0::2] - b * sin[:, 0::2], a * sin[:, 1::2] + b * cos[:, 1::2]",

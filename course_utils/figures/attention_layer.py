@@ -1,6 +1,7 @@
 """The pictures of lesson 03."""
 
 from collections.abc import Mapping, Sequence
+from statistics import mean
 
 from jaxtyping import Float
 from matplotlib.axes import Axes
@@ -34,7 +35,7 @@ def layer(n_queries: int, n_data: int) -> Figure:
         arrow(axes, (9.4, y), (11.4, y), OUTPUT)
     axes.text(7.5, 6.3, "data vectors: what can be looked at", ha="center", va="center")
     axes.text(2.6, 0.35, "queries: who asks", ha="center", va="center")
-    axes.text(12.4, 0.35, "outputs: one a query", ha="center", va="center")
+    axes.text(12.4, 0.35, "outputs: one per query", ha="center", va="center")
     return figure
 
 
@@ -57,40 +58,47 @@ def plane(
     return figure
 
 
-def examples(raw: Mapping[int, Float[Tensor, " keys"]], scaled: Mapping[int, Float[Tensor, " keys"]]) -> Figure:
-    """Weights over the keys, largest first: a column for each d_k, the rows without and with the scale."""
-    figure, panels = new_figure(3.2, columns=len(raw), rows=2, sharex=True, sharey=True)
-    for row, (weights, colour) in enumerate(((raw, RAW), (scaled, SCALED))):
-        for axes, (d_k, values) in zip(panels[row], weights.items(), strict=True):
-            axes.bar(range(1, len(values) + 1), values.tolist(), color=colour, width=0.9)
-            axes.text(0.95, 0.85, f"largest: {values[0]:.2f}", transform=axes.transAxes, ha="right", va="center")
-            if row == 0:
-                axes.set_title(f"$d_k$ = {d_k:,}", fontsize=10)
-    panels[0][0].set(ylabel="without scale", ylim=(0, 1.05))
-    panels[1][0].set_ylabel("with scale")
-    for axes in panels[1]:
-        axes.set_xlabel("keys, largest weight first", fontsize=9)
+def keys_that_count(raw: Mapping[int, float], scaled: Mapping[int, float], n_keys: int, share: float = 0.9) -> Figure:
+    """How many of a query's keys hold `share` of its weight, against d_k, with the numbers at the points."""
+    figure, axes = new_figure(2.7)
+    for values, colour, label in _both(raw, scaled):
+        axes.plot(list(values), list(values.values()), marker="o", color=colour, linewidth=2, label=label)
+        for d_k, value in values.items():
+            axes.annotate(
+                f"{value:.{0 if value >= 10 else 1}f}",
+                (d_k, value),
+                xytext=(0, 7),
+                textcoords="offset points",
+                ha="center",
+            )
+    axes.axhline(n_keys, color=COLOURS["grey"], linestyle="--", linewidth=1.2)
+    axes.annotate(
+        f"all {n_keys} keys", (4, n_keys), xytext=(-6, -11), textcoords="offset points", color=COLOURS["grey"]
+    )
+    axes.set(ylabel=f"keys that hold {share:.0%}\nof the weight", ylim=(0, 1.08 * n_keys))
+    axes.legend(loc="center right", bbox_to_anchor=(1, 0.45))
+    _widths(axes, raw)
     return figure
 
 
-def saturation(
-    raw: Mapping[int, tuple[float, float]], scaled: Mapping[int, tuple[float, float]], highest: float
-) -> Figure:
-    """Entropy (left) and median norm of the softmax's gradient (right) against d_k; `highest`: equal weights."""
-    figure, (left, right) = new_figure(3.1, columns=2)
-    for values, colour, label in ((raw, RAW, "without scale"), (scaled, SCALED, "divided by $\\sqrt{d_k}$")):
-        for axes, which in ((left, 0), (right, 1)):
-            points = [pair[which] for pair in values.values()]
-            axes.plot(list(values), points, marker="o", color=colour, linewidth=2, label=label)
+def saturation(raw: Mapping[int, Sequence[float]], scaled: Mapping[int, Sequence[float]], highest: float) -> Figure:
+    """Entropy (left) and the norm of the softmax's gradient (right) against d_k.
+
+    Each d_k has its entropy, and the median and the mean of the norm. `highest`: the entropy of equal weights.
+    """
+    figure, (left, right) = new_figure(3.2, columns=2)
+    for values, colour, label in _both(raw, scaled):
+        entropies, medians, means = zip(*values.values(), strict=True)
+        left.plot(list(values), entropies, marker="o", color=colour, linewidth=2)
+        right.plot(list(values), medians, marker="o", color=colour, linewidth=2, label=f"{label}, median")
+        right.plot(list(values), means, marker=".", color=colour, linewidth=1.2, linestyle="--", label=f"{label}, mean")
     left.axhline(highest, color=COLOURS["grey"], linestyle="--", linewidth=1.2)
     left.text(4, highest + 0.08, "all weights equal", color=COLOURS["grey"], fontsize=9)
     left.set(ylabel="entropy of the weights (nats)", ylim=(0, highest + 0.6))
-    right.set(ylabel="gradient of the softmax (median)", yscale="log", ylim=(1e-4, 1))
-    right.legend(loc="lower left")
+    right.set(ylabel="norm of the softmax's gradient", yscale="log", ylim=(1e-4, 1))
+    right.legend(loc="lower left", fontsize=8.5)
     for axes in (left, right):
-        axes.set_xscale("log", base=4)
-        axes.set_xticks(list(raw), [f"{d_k:,}" for d_k in raw])
-        axes.set_xlabel("$d_k$")
+        _widths(axes, raw)
     return figure
 
 
@@ -100,44 +108,56 @@ def maps(panels: Sequence[tuple[str, Float[Tensor, "queries data"], Sequence[str
     return attention_maps(named, sides=("data", "queries"))
 
 
-def shares(rows: Mapping[str, float], chance: float) -> Figure:
-    """The share of right answers of several readers, as bars, in the given order; the dashed line is guessing."""
+def shares(rows: Mapping[str, Sequence[float]], chance: float) -> Figure:
+    """Right answers of several readers, in the given order: a bar for the mean over the seeds, a dot for each seed."""
     figure, axes = new_figure(0.42 * len(rows) + 0.8)
     labels, values = list(rows)[::-1], list(rows.values())[::-1]
     colours = [COLOURS["blue"] if label.startswith("apart") else COLOURS["orange"] for label in labels]
-    bars = axes.barh(labels, values, color=colours, height=0.6)
-    axes.bar_label(bars, labels=[f"{value:.0%}" for value in values], padding=4)
+    axes.barh(labels, [mean(shares) for shares in values], color=colours, height=0.6, alpha=0.75)
+    for place, seeds in enumerate(values):
+        axes.scatter(seeds, [place] * len(seeds), color=COLOURS["black"], s=14, zorder=3)
+        axes.annotate(f"{mean(seeds):.0%}", (max(seeds), place), xytext=(7, 0), textcoords="offset points", va="center")
     axes.axvline(chance, color=COLOURS["grey"], linestyle="--", linewidth=1.2)
-    axes.set(xlabel="share of right answers on new cards (dashed: guessing)", xlim=(0, 1.1))
+    axes.set(xlabel="share of right answers on new cards (dashed: guessing)", xlim=(0, 1.12))
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
     axes.grid(axis="y", visible=False)
     return figure
 
 
 def training(
-    losses: Mapping[str, Sequence[float]],
-    raw: Mapping[int, float],
-    scaled: Mapping[int, float],
-    chance: tuple[float, float],
+    losses: Mapping[str, Sequence[float]], right: Mapping[str, Sequence[float]], chance: tuple[float, float]
 ) -> Figure:
-    """Left: the loss of some readers while they train. Right: right answers against d_k. `chance`: loss, share."""
-    figure, (left, right) = new_figure(3.3, columns=2)
-    for (label, values), colour in zip(losses.items(), (SCALED, RAW, COLOURS["green"]), strict=False):
-        left.plot(range(1, len(values) + 1), running_mean(values, 20), color=colour, linewidth=2, label=label)
+    """Left: the loss of some readers while they train. Right: their right answers, a dot for each seed.
+
+    `chance`: the loss and the share of guessing.
+    """
+    figure, (left, dots) = new_figure(3.2, columns=2)
+    order = dict(zip(losses, (RAW, COLOURS["green"], COLOURS["pink"], SCALED), strict=True))
+    for label, colour in order.items():
+        smooth = running_mean(losses[label], 20)
+        left.plot(range(1, len(smooth) + 1), smooth, color=colour, linewidth=2)
+    for place, (label, colour) in enumerate(reversed(order.items())):
+        dots.scatter(right[label], [place] * len(right[label]), color=colour, s=36, alpha=0.8)
+        words = f"{min(right[label]):.0%} to {max(right[label]):.0%}"
+        middle = min(max(mean(right[label]), 0.28), 0.88)  # so that the words stay inside
+        dots.annotate(words, (middle, place), xytext=(0, 8), textcoords="offset points", ha="center")
     left.axhline(chance[0], color=COLOURS["grey"], linestyle="--", linewidth=1.2)
-    left.set(xlabel="training step", ylabel="loss (nats a question)", ylim=(0, 5.2), title="$d_k$ = 64")
-    left.legend(loc="upper right", fontsize=8.5)
-    for values, colour, label in ((raw, RAW, "without scale"), (scaled, SCALED, "with scale")):
-        _share_curve(right, values, colour, label)
-    right.axhline(chance[1], color=COLOURS["grey"], linestyle="--", linewidth=1.2)
-    right.set(xlabel="$d_k$", ylabel="share of right answers", ylim=(0, 1.05), title="after the training")
-    right.legend(loc="lower left", bbox_to_anchor=(0, 0.05))
-    for axes in (left, right):
-        axes.title.set_fontsize(10)
+    left.set(xlabel="training step", ylabel="loss (nats per question)", ylim=(0, 4.2))
+    dots.axvline(chance[1], color=COLOURS["grey"], linestyle="--", linewidth=1.2)
+    dots.set_yticks(range(len(order)), list(order)[::-1])
+    for tick, colour in zip(dots.get_yticklabels(), list(order.values())[::-1], strict=True):
+        tick.set(color=colour, fontweight="bold")
+    dots.set(xlabel="right answers after the training", xlim=(0, 1.12), ylim=(-0.5, len(order) - 0.4))
+    dots.set_xticks([0, 0.5, 1], ["0 %", "50 %", "100 %"])
+    dots.grid(axis="y", visible=False)
     return figure
 
 
-def _share_curve(axes: Axes, values: Mapping[int, float], colour: str, label: str) -> None:
-    axes.plot(list(values), list(values.values()), marker="o", color=colour, linewidth=2, label=label)
+def _both(raw: Mapping, scaled: Mapping) -> list[tuple[Mapping, str, str]]:
+    return [(raw, RAW, "without scale"), (scaled, SCALED, "with scale")]
+
+
+def _widths(axes: Axes, values: Mapping[int, object]) -> None:
     axes.set_xscale("log", base=4)
-    axes.set_xticks(list(values), [str(d_k) for d_k in values])
+    axes.set_xticks(list(values), [f"{d_k:,}" for d_k in values])
+    axes.set_xlabel("$d_k$")

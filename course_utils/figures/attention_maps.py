@@ -11,7 +11,7 @@ from torch import Tensor
 from course_utils.corpora.pairs import Pair
 from course_utils.figures.style import COLOURS, new_figure
 
-_WRITTEN = 90  # maps with at most so many cells show their numbers
+_WRITTEN = 100  # maps with at most so many cells show their numbers
 _SIDES = ("read", "written")  # what stands along the top, and what down the side
 
 

@@ -1,11 +1,14 @@
 """The pictures of lesson 05."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 
-from jaxtyping import Bool
+import torch
+from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap
+from matplotlib.colors import LinearSegmentedColormap, ListedColormap
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from course_utils.figures.curves import running_mean
@@ -13,8 +16,10 @@ from course_utils.figures.diagrams import arrow, box, canvas
 from course_utils.figures.style import COLOURS, new_figure
 
 GIVEN, ANSWER, FUTURE = COLOURS["blue"], COLOURS["green"], COLOURS["red"]
-Panel = tuple[str, Bool[Tensor, "rows columns"], Sequence[str], Sequence[str]]
+Panel = tuple[str, Bool[Tensor, "rows columns"] | Float[Tensor, "rows columns"], Sequence[str], Sequence[str]]
 _LINES = ("orange", "blue", "green")  # the same model keeps its colour in all curves of the lesson
+_HIDDEN = "#E4E4E4"
+_TINTS = LinearSegmentedColormap.from_list("tints", ["white", GIVEN])
 
 
 def next_character(text: str) -> Figure:
@@ -39,7 +44,10 @@ def next_character(text: str) -> Figure:
 def mask_panels(
     panels: Sequence[Panel], columns: int, *, rows_name: str = "query", columns_name: str = "key"
 ) -> Figure:
-    """Boolean tables side by side: (title, table, names of the rows, names of the columns); blue is True."""
+    """Masks side by side: (title, table, names of the rows, names of the columns). Blue is True.
+
+    A table of numbers, which are added to the scores, shows them; -inf is hidden, like False.
+    """
     rows = -(-len(panels) // columns)
     tallest = max(table.shape[0] for _, table, _, _ in panels)
     figure, grid = new_figure(rows * (1.1 + 0.27 * tallest), columns=columns, rows=rows, squeeze=False)
@@ -52,46 +60,107 @@ def mask_panels(
 
 
 def _draw_table(axes: Axes, table: Bool[Tensor, "rows columns"], rows: Sequence[str], columns: Sequence[str]) -> None:
-    """Cells with white lines between them; what is False is grey and crossed out where there is room."""
-    n_rows, n_columns = table.shape
-    axes.imshow(table.cpu(), cmap=ListedColormap(["#E4E4E4", GIVEN]), vmin=0, vmax=1, aspect="auto")
+    """Cells with white lines between them; what is hidden is grey and crossed out where there is room."""
+    table = table.cpu()
+    visible = table if table.dtype == torch.bool else table > -torch.inf
+    axes.imshow(visible, cmap=ListedColormap([_HIDDEN, GIVEN]), vmin=0, vmax=1, aspect="auto")
+    if table.dtype != torch.bool:
+        lowest = table[visible].min().item() - 1
+        _draw_numbers(axes, table, lambda value: (value - lowest) / -lowest, "{:g}".format)
     if table.numel() <= 60:
-        for i, j in (~table.cpu()).nonzero().tolist():
+        for i, j in (~visible).nonzero().tolist():
             axes.text(j, i, "×", ha="center", va="center", color=COLOURS["grey"])
-    axes.set_xticks(range(n_columns), columns, fontsize=8.5)
-    axes.set_yticks(range(n_rows), rows, fontsize=8.5)
-    axes.set_xticks([j - 0.5 for j in range(1, n_columns)], minor=True)
-    axes.set_yticks([i - 0.5 for i in range(1, n_rows)], minor=True)
+    _name_cells(axes, rows, columns)
+
+
+def _draw_numbers(
+    axes: Axes, table: Float[Tensor, "rows columns"], share: Callable[[float], float], form: Callable[[float], str]
+) -> None:
+    """Every number of the table that is not -inf, in a cell as dark as `share` (0 to 1) says."""
+    for i, row in enumerate(table.tolist()):
+        for j, value in enumerate(row):
+            if value > -math.inf:
+                dark = share(value)
+                axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor=_TINTS(dark), edgecolor="none"))
+                text = form(value).replace("-", "−" if float(form(value)) else "")
+                colour = "white" if dark > 0.55 else "black"
+                axes.text(j, i, text, ha="center", va="center", fontsize=7.5, color=colour)
+
+
+def _name_cells(axes: Axes, rows: Sequence[str], columns: Sequence[str]) -> None:
+    """Names beside the cells, and white lines between them."""
+    axes.set_xticks(range(len(columns)), columns, fontsize=8.5)
+    axes.set_yticks(range(len(rows)), rows, fontsize=8.5)
+    axes.set_xticks([j - 0.5 for j in range(1, len(columns))], minor=True)
+    axes.set_yticks([i - 0.5 for i in range(1, len(rows))], minor=True)
     axes.grid(False)
     axes.grid(which="minor", color="white", linewidth=1.5)
     axes.tick_params(which="both", length=0)
     axes.spines[:].set_visible(False)
 
 
-def loss_curves(curves: Mapping[str, Sequence[float]], *, chance: float, smooth: int = 20) -> Figure:
-    """The training loss of each model, as the mean of the last `smooth` steps."""
-    figure, axes = new_figure(2.8)
-    for (label, losses), colour in zip(curves.items(), _LINES, strict=False):
-        axes.plot(
-            range(1, len(losses) + 1), running_mean(losses, smooth), color=COLOURS[colour], linewidth=2, label=label
-        )
-        axes.set_xlim(0, len(losses))
-    _guessing(axes, chance)
-    axes.set(xlabel="training step", ylabel="loss (nats per character)", ylim=(0, None))
+def masking_steps(
+    scores: Float[Tensor, "n n"], mask: Bool[Tensor, "n n"], weights: Float[Tensor, "n n"], names: Sequence[str]
+) -> Figure:
+    """Scores, the scores that the mask leaves, and the weights that the softmax makes of them, with all numbers.
+
+    A weight that is exactly 0 is written as 0, a small one as .00.
+    """
+    scores, mask, weights = scores.detach().cpu(), mask.cpu(), weights.detach().cpu()
+    low, high = scores.min().item(), scores.max().item()
+
+    def shade(score: float) -> float:
+        return 0.7 * (score - low) / (high - low)
+
+    def short(weight: float) -> str:
+        return f"{weight:.2f}".lstrip("0") if weight else "0"
+
+    figure, panels = new_figure(0.9 + 0.24 * len(names), columns=3)
+    steps = (
+        ("scores", scores, shade, "{:.1f}".format),
+        ("masked scores", scores.masked_fill(~mask, -torch.inf), shade, "{:.1f}".format),
+        ("weights", weights, float, short),
+    )
+    for axes, (title, table, share, form) in zip(panels, steps, strict=True):
+        axes.imshow(table > -torch.inf, cmap=ListedColormap([_HIDDEN, "white"]), vmin=0, vmax=1, aspect="auto")
+        _draw_numbers(axes, table, share, form)
+        for i, j in (table == -torch.inf).nonzero().tolist():
+            axes.text(j, i, "−∞", ha="center", va="center", fontsize=7.5, color=COLOURS["grey"])
+        _name_cells(axes, names, names)
+        axes.set_title(title, fontsize=10)
+        axes.set_xlabel("key")
+    panels[0].set_ylabel("query")
+    return figure
+
+
+def loss_curve(label: str, losses: Sequence[float], *, chance: float, smooth: int = 20) -> Figure:
+    """The training loss of a model, as the mean of the last `smooth` steps."""
+    figure, axes = new_figure(2.6)
+    steps = range(1, len(losses) + 1)
+    axes.plot(steps, running_mean(losses, smooth), color=COLOURS[_LINES[0]], linewidth=2, label=label)
+    _level(axes, chance, "all characters equally likely", "--")
+    axes.set(xlabel="training step", ylabel="loss (nats per character)", xlim=(0, len(losses)), ylim=(0, None))
     axes.legend(loc="upper right", bbox_to_anchor=(1, 0.88))
     return figure
 
 
-def honest_curves(curves: Mapping[str, Sequence[float]], *, chance: float) -> Figure:
-    """The loss of the next character against the number of characters that the model was given."""
-    figure, axes = new_figure(3.0)
-    for (label, losses), colour in zip(curves.items(), _LINES, strict=False):
-        axes.plot(range(1, len(losses) + 1), losses, color=COLOURS[colour], marker="o", markersize=3.5, label=label)
-    _guessing(axes, chance)
+def honest_curves(curves: Mapping[str, Sequence[Sequence[float]]], *, levels: Mapping[str, float]) -> Figure:
+    """The loss of the next character against how many characters the model was given: thin lines are the seeds,
+    points their mean. `levels` are losses to compare with, from the highest to the lowest.
+    """
+    figure, axes = new_figure(3.3)
+    for (label, seeds), colour in zip(curves.items(), _LINES, strict=False):
+        given = range(1, len(seeds[0]) + 1)
+        for losses in seeds:
+            axes.plot(given, losses, color=COLOURS[colour], linewidth=0.8, alpha=0.55)
+        means = [sum(losses) / len(losses) for losses in zip(*seeds, strict=True)]
+        axes.plot(given, means, color=COLOURS[colour], linewidth=1.8, marker="o", markersize=3.5, label=label)
+    for (label, loss), line in zip(levels.items(), ("--", ":"), strict=False):
+        _level(axes, loss, label, line)
     axes.set(xlabel="characters given", ylabel="loss (nats)", ylim=(0, None))
     axes.legend(loc="upper right")
     return figure
 
 
-def _guessing(axes: Axes, chance: float) -> None:
-    axes.axhline(chance, color=COLOURS["grey"], linestyle="--", linewidth=1.2, label="all characters equally likely")
+def _level(axes: Axes, loss: float, label: str, line: str) -> None:
+    axes.axhline(loss, color=COLOURS["grey"], linestyle=line, linewidth=1.4, label=label)

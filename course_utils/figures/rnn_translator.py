@@ -62,17 +62,52 @@ def padded_batch(words: Sequence[Sequence[str]], lengths: Sequence[int]) -> Figu
     return figure
 
 
-def bottleneck(table: dict[str, Any]) -> Figure:
-    """BLEU by length from the stored table: four widths of the vector, and two training times."""
-    figure, (left, right) = new_figure(3.3, columns=2, sharey=True)
-    widest = max(row["hidden_size"] for row in table["rows"])
-    widths = {f"{r['context_size']} numbers": r["bleu"] for r in table["rows"] if r["hidden_size"] == widest}
-    times = {f"{r['steps']:,} steps": r["bleu"] for r in table["rows"] if r["hidden_size"] != widest}
-    draw_bleu_curves(left, widths, LENGTH_BINS)
-    draw_bleu_curves(right, times, LENGTH_BINS)
-    left.set_title(f"width of the vector (states of {widest})", fontsize=10)
-    right.set_title("training time (this lesson's model)", fontsize=10)
-    right.set_ylabel("")
-    for axes in (left, right):
-        axes.tick_params(axis="x", labelsize=8.5)
+def length_curve(scores: Sequence[float], table: dict[str, Any]) -> Figure:
+    """The BLEU of the lesson's own model by length, over the stored trainings of the same model with other seeds."""
+    figure, axes = new_figure(3.2)
+    stored = _curves(table)[128, 128, 1000]
+    for i, curve in enumerate(stored):
+        label = f"{len(stored)} stored trainings, one seed each" if i == 0 else None
+        axes.plot(curve, color=COLOURS["grey"], linewidth=1, label=label)
+    draw_bleu_curves(axes, {"your model": scores}, LENGTH_BINS)
+    axes.legend()
     return figure
+
+
+def bottleneck(table: dict[str, Any]) -> Figure:
+    """BLEU by length from the stored table (states of 512): four widths; then two widths and two training times."""
+    figure, (left, right) = new_figure(3.4, columns=2, sharey=True)
+    means, colours = mean_bleu(table), {8: "blue", 32: "orange", 128: "green", 512: "pink"}
+    for size, name in colours.items():
+        left.plot(means[size, 512, 1000], color=COLOURS[name], marker="o", linewidth=2, label=f"{size} numbers")
+    for size in (128, 512):
+        colour = COLOURS[colours[size]]
+        right.plot(means[size, 512, 1000], color=colour, marker="o", linewidth=2)
+        right.plot(means[size, 512, 4000], "--", color=colour, marker="s", markerfacecolor="white", linewidth=2)
+    for label, line, marker, inside in (("1,000 steps", "-", "o", None), ("4,000 steps", "--", "s", "white")):
+        right.plot([], line, color=COLOURS["grey"], marker=marker, markerfacecolor=inside, linewidth=2, label=label)
+    left.set_title("width, after 1,000 steps", fontsize=10)
+    right.set_title("width (colours as left) and training", fontsize=10)
+    left.set_ylabel("BLEU (0 to 100)")
+    for axes in (left, right):
+        axes.set_xticks(range(len(LENGTH_BINS)), [f"{low}–{high}" for low, high in LENGTH_BINS])
+        axes.set(xlabel="words in the English sentence", ylim=(0, 105))
+        axes.tick_params(axis="x", labelsize=8.5)
+        axes.legend(handlelength=3)
+    return figure
+
+
+def mean_bleu(table: dict[str, Any]) -> dict[tuple[int, int, int], list[float]]:
+    """From the stored table: (numbers in the vector, in the states, steps) -> BLEU by length, mean of the seeds."""
+    return {
+        setting: [sum(values) / len(values) for values in zip(*curves, strict=True)]
+        for setting, curves in _curves(table).items()
+    }
+
+
+def _curves(table: dict[str, Any]) -> dict[tuple[int, int, int], list[list[float]]]:
+    """(numbers in the vector, in the states, steps) -> BLEU by length, a list for each seed."""
+    curves: dict[tuple[int, int, int], list[list[float]]] = {}
+    for row in table["rows"]:
+        curves.setdefault((row["context_size"], row["hidden_size"], row["steps"]), []).append(row["bleu"])
+    return curves

@@ -1,20 +1,20 @@
 """The pictures of lesson 04."""
 
 from collections.abc import Mapping, Sequence
-from itertools import product
 
 import torch
 from jaxtyping import Float
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import Arc
+from matplotlib.patches import Arc, Rectangle
 from torch import Tensor
 
 from course_utils.figures.diagrams import arrow, box, canvas
 from course_utils.figures.style import COLOURS, new_figure
 
 QUERY, KEY, OUTPUT = COLOURS["orange"], COLOURS["blue"], COLOURS["red"]
-_WORDS = ("blue", "red", "green", "purple", "orange", "sky", "black")  # one colour a word
+_WORDS = ("blue", "red", "green", "pink", "orange", "sky", "black")  # one colour per word
 _KINDS = {"none": "grey", "sinusoidal": "blue", "learned": "orange", "rotary": "green"}
 
 
@@ -31,7 +31,7 @@ def order_model(tokens: str) -> Figure:
         box(axes, x, 5.0, 1.1, 0.8, "vote", COLOURS["sky"])
         for bottom in (0.95, 2.45, 3.95, 5.45):
             arrow(axes, (x, bottom), (x, bottom + 0.65))
-    box(axes, width / 2, 3.5, width - 0.4, 0.8, "self-attention", COLOURS["purple"])
+    box(axes, width / 2, 3.5, width - 0.4, 0.8, "self-attention", COLOURS["pink"])
     box(axes, width / 2, 6.55, width - 0.4, 0.8, "mean of the votes: A before B?", COLOURS["green"])
     notes = (
         "the tokens",
@@ -47,23 +47,24 @@ def order_model(tokens: str) -> Figure:
 # ------------------------------------------------------------------ who depends on whom
 
 
-def influence_maps(
-    weights: Float[Tensor, "tokens tokens"], norms: Float[Tensor, "tokens tokens"], words: Sequence[str]
-) -> Figure:
-    """The attention weights, and how strongly each output moves when each input moves, side by side."""
-    figure, panels = new_figure(2.9, columns=2)
-    titles = "attention weights", "norm of ∂ output / ∂ input"
-    for axes, values, title in zip(panels, (weights, norms), titles, strict=True):
+def influence_maps(words: Sequence[str], maps: Mapping[str, Float[Tensor, "tokens tokens"]]) -> Figure:
+    """Maps with one row per output and one column per input, side by side; cells that are exactly 0 are hatched."""
+    figure, panels = new_figure(2.6, columns=len(maps), sharey=True)
+    for axes, (title, values) in zip(panels, maps.items(), strict=True):
         axes.imshow(values, cmap="Blues", vmin=0, vmax=float(values.max()) * 1.15, aspect="auto")
-        axes.set_xticks(range(len(words)), words)
+        axes.set_xticks(range(len(words)), words, rotation=45, ha="left", rotation_mode="anchor", fontsize=9)
         axes.set_yticks(range(len(words)), words)
         axes.xaxis.tick_top()
         axes.tick_params(length=0)
         axes.grid(False)
         axes.set_xlabel(title)
-        for (i, j), value in zip(product(range(len(words)), repeat=2), values.flatten().tolist(), strict=True):
-            colour = "white" if value > 0.65 * values.max() else "black"
-            axes.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=8.5, color=colour)
+        for i, row in enumerate(values.tolist()):
+            for j, value in enumerate(row):
+                if value == 0:
+                    axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor="#DDDDDD", edgecolor="white"))
+                colour = "white" if value > 0.65 * values.max() else "black"
+                text = f"{value:.2f}".lstrip("0") if value else "0"
+                axes.text(j, i, text, ha="center", va="center", fontsize=9, color=colour)
     panels[0].set_ylabel("output of")
     return figure
 
@@ -89,7 +90,12 @@ def _draw_vectors(
     axes: Axes, vectors: Float[Tensor, "tokens d"], words: Sequence[str], colours: Mapping[str, str]
 ) -> None:
     largest = float(vectors.abs().max())
-    axes.imshow(vectors, cmap="PuOr", vmin=-largest, vmax=largest, aspect="auto")
+    axes.imshow(vectors, cmap="PuOr", vmin=-1.3 * largest, vmax=1.3 * largest, aspect="auto")
+    for i, row in enumerate(vectors.tolist()):
+        for j, value in enumerate(row):
+            colour = "white" if abs(value) > 0.7 * largest else "black"
+            text = f"{value:.2f}".removeprefix("0").removesuffix(".00") or "0"
+            axes.text(j, i, text, ha="center", va="center", fontsize=9, color=colour)
     axes.set_yticks(range(len(words)), words)
     for label, word in zip(axes.get_yticklabels(), words, strict=True):
         label.set_color(COLOURS[colours[word]])
@@ -103,7 +109,7 @@ def _draw_vectors(
 
 
 def encoding(table: Float[Tensor, "positions d_model"]) -> Figure:
-    """The encoding as a map: a row a position, a column a number."""
+    """The encoding as a map: one row per position, one column per number."""
     figure, axes = new_figure(3.4)
     image = axes.imshow(table, cmap="PuOr", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
     figure.colorbar(image, ax=axes, label="value", ticks=[-1, 0, 1])
@@ -112,44 +118,66 @@ def encoding(table: Float[Tensor, "positions d_model"]) -> Figure:
     return figure
 
 
-def similarity(
-    sinusoids: Float[Tensor, "positions d_model"], learned: Float[Tensor, "positions d_model"], start: Sequence[int]
-) -> Figure:
-    """Dot products of the encoding of every position with that of every other, and the same as curves."""
+def similarity(sinusoids: Float[Tensor, "positions d_model"], random: Float[Tensor, "positions d_model"]) -> Figure:
+    """Dot products of the encoding of every position with that of every other one, and the same against offset."""
     figure, (left, right) = new_figure(3.1, columns=2, width_ratios=(1, 1.25))
-    products = sinusoids @ sinusoids.T
-    image = left.imshow(products, cmap="Purples", vmin=0)
+    image = left.imshow(sinusoids @ sinusoids.T, cmap="Purples", vmin=0)
     figure.colorbar(image, ax=left, label="dot product", shrink=0.8)
-    left.set(xlabel="position", ylabel="position")
+    left.set(xlabel="position $s$", ylabel="position $t$")
     left.grid(False)
-    _draw_products(right, learned, start, "random vectors", COLOURS["grey"], marker=".", linestyle="none")
-    _draw_products(right, sinusoids, start, "sinusoids", COLOURS["blue"], alpha=0.6)
-    right.set(xlabel="distance of the two positions", ylabel="dot product")
+    grey = {"color": COLOURS["grey"], "marker": ".", "linestyle": "none", "markersize": 4, "alpha": 0.6}
+    draw_against_offset(right, random @ random.T, "random vectors", step=7, **grey)
+    draw_against_offset(right, sinusoids @ sinusoids.T, "sinusoids", color=COLOURS["blue"], linewidth=1)
+    right.set(xlabel="offset $s - t$", ylabel="dot product")
     right.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, columnspacing=1)
     return figure
 
 
-def _draw_products(
-    axes: Axes, vectors: Float[Tensor, "positions d"], start: Sequence[int], label: str, colour: str, **options
+def draw_against_offset(
+    axes: Axes, scores: Float[Tensor, "queries keys"], label: str | None = None, step: int = 1, **options
 ) -> None:
-    for t in start:
-        distances = torch.arange(len(vectors)) - t
-        axes.plot(distances, vectors @ vectors[t], color=colour, label=label if t == start[0] else None, **options)
+    """Each `step`-th row of the scores as a curve against the offset: position of the key minus that of the query."""
+    for t in range(0, len(scores), step):
+        axes.plot(torch.arange(scores.shape[1]) - t, scores[t], label=label if t == 0 else None, **options)
+
+
+def shifted(
+    plain: Float[Tensor, "positions positions"], turned: Float[Tensor, "positions positions"], k: int, frequency: float
+) -> Figure:
+    """Left: one pair of the encoding at two positions, and k steps later. Right: dot products, plain and shifted."""
+    figure, (left, right) = new_figure(2.9, columns=2, width_ratios=(1, 1.5))
+    for t, colour in ((1, COLOURS["green"]), (12, COLOURS["pink"])):
+        # The axes are (sine, cosine): the pair points upwards at position 0 and turns as the hand of a clock does
+        before, after = (torch.tensor([p * frequency]) for p in (t, t + k))
+        _ghost(left, (before.sin().item(), before.cos().item()), colour)
+        arrow(left, (0, 0), (after.sin().item(), after.cos().item()), colour, shrinkA=0, shrinkB=0)
+        for angle, text in ((before, f"{t}"), (after, f"{t + k}")):
+            left.text(1.2 * angle.sin().item(), 1.2 * angle.cos().item(), text, color=colour, ha="center", va="center")
+        start, end = (90 - float(torch.rad2deg(angle)) for angle in (after, before))
+        left.add_patch(Arc((0, 0), 0.8, 0.8, theta1=start, theta2=end, color=colour))
+    left.set(xlim=(-1.45, 1.45), ylim=(-1.45, 1.45), aspect="equal", xticks=[-1, 0, 1], yticks=[-1, 0, 1])
+    left.set(xlabel="sine", ylabel="cosine")
+    draw_against_offset(right, plain, "as they are", color=COLOURS["blue"], linewidth=1)
+    draw_against_offset(right, turned, f"query times $R_{k}$", color=QUERY, linewidth=1)
+    right.axvline(0, color=COLOURS["grey"], linestyle="--", linewidth=1)
+    right.set(xlabel="offset: key minus query", ylabel="dot product", xlim=(-30, 30))
+    right.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, columnspacing=1)
+    return figure
 
 
 # ------------------------------------------------------------------ the order task
 
 
-def order_results(accuracies: Mapping[str, Sequence[float]]) -> Figure:
-    """Accuracy of each kind of position, a dot a seed."""
+def order_results(accuracies: Mapping[str, Sequence[float]], guessing: tuple[float, float]) -> Figure:
+    """Accuracy of each kind of position, one dot per seed, beside the interval in which pure guesses fall."""
     figure, axes = new_figure(0.42 * len(accuracies) + 0.9)
     labels = list(accuracies)[::-1]
+    axes.axvspan(*guessing, color=COLOURS["grey"], alpha=0.25, linewidth=0)
+    axes.text(0.5, len(labels) - 0.42, "pure guesses", ha="center", va="bottom", fontsize=9, color=COLOURS["grey"])
     for y, label in enumerate(labels):
         values = sorted(accuracies[label])
-        offsets = [0.12 * (i - (len(values) - 1) / 2) for i in range(len(values))]  # equal values stay visible
-        axes.plot(values, [y + o for o in offsets], "o", color=COLOURS[_KINDS[label]], markersize=7, clip_on=False)
-    axes.axvline(0.5, color=COLOURS["grey"], linestyle="--", linewidth=1.2)
-    axes.text(0.5, len(labels) - 0.42, "guessing", ha="center", va="bottom", fontsize=9, color=COLOURS["grey"])
+        offsets = [0.16 * (i - (len(values) - 1) / 2) for i in range(len(values))]  # equal values stay visible
+        axes.plot(values, [y + o for o in offsets], "o", color=COLOURS[_KINDS[label]], markersize=6, clip_on=False)
     axes.set_yticks(range(len(labels)), labels)
     axes.set(xlabel="share of right answers", xlim=(0.4, 1.0), ylim=(-0.5, len(labels) - 0.45))
     axes.grid(axis="y", visible=False)
@@ -157,68 +185,97 @@ def order_results(accuracies: Mapping[str, Sequence[float]]) -> Figure:
 
 
 def longer_sequences(
-    curves: Mapping[str, Mapping[int, float]], places: Mapping[str, tuple[float, float]], trained: int
+    runs: Mapping[str, Mapping[int, Sequence[float]]], trained: int, guessing: tuple[float, float]
 ) -> Figure:
-    """Left: accuracy against length. Right: at one length, A and B among the first places or among the last ones."""
-    figure, (left, right) = new_figure(3.2, columns=2, sharey=True)
-    for label, values in curves.items():
-        left.plot(list(values), list(values.values()), marker="o", color=COLOURS[_KINDS[label]], label=label)
-    left.axvspan(0, trained, color=COLOURS["sky"], alpha=0.15, linewidth=0)
-    left.text(trained - 1, 0.06, "trained length", rotation=90, ha="right", va="bottom", fontsize=8.5)
-    lengths = list(next(iter(curves.values())))
-    left.set_xticks(lengths)
-    left.set(
-        xlabel="tokens in the sequence", ylabel="share of right answers", ylim=(0, 1.1), xlim=(8, max(lengths) + 2)
-    )
-    left.legend(loc="lower right", fontsize=8.5)
-    for x, (label, values) in enumerate(places.items()):
-        bars = right.bar([x - 0.2, x + 0.2], values, 0.36, color=COLOURS[_KINDS[label]])
-        bars[1].set_alpha(0.45)
-        right.bar_label(bars, fmt="%.2f", padding=2, fontsize=8.5)
-    right.set_xticks(range(len(places)), list(places))
-    right.set(xlabel="24 tokens; A and B among the\nfirst 12 places (dark) or the last 12 (light)")
-    right.grid(axis="x", visible=False)
-    for axes in (left, right):
-        axes.axhline(0.5, color=COLOURS["grey"], linestyle="--", linewidth=1.2)
+    """Accuracy against length: one dot per run, a line through the means."""
+    figure, axes = new_figure(3.0)
+    lengths = list(next(iter(runs.values())))
+    for shift, (label, values) in enumerate(runs.items()):
+        colour = COLOURS[_KINDS[label]]
+        axes.plot(lengths, [sum(v) / len(v) for v in values.values()], color=colour, label=label)
+        for n, accuracies in values.items():
+            axes.plot([n + 0.35 * (shift - 1)] * len(accuracies), accuracies, "o", color=colour, markersize=4.5)
+    axes.axvspan(0, trained, color=COLOURS["sky"], alpha=0.15, linewidth=0)
+    axes.text(trained - 0.8, 0.34, "trained length", rotation=90, ha="right", va="bottom", fontsize=9)
+    axes.axhspan(*guessing, color=COLOURS["grey"], alpha=0.25, linewidth=0)
+    axes.text(33, 0.5, "pure guesses", ha="center", va="center", fontsize=9)
+    axes.set_xticks(lengths)
+    axes.set(xlabel="tokens in the sequence", ylabel="share of right answers", ylim=(0.3, 1.04))
+    axes.set_xlim(9, max(lengths) + 1)
+    axes.legend(loc="upper right", fontsize=9)
+    return figure
+
+
+def answer_maps(maps: Mapping[str, Float[Tensor, "place_of_a place_of_b"]], trained: int) -> Figure:
+    """How often "A before B" is the answer, for every place of A and of B; a frame around the trained places.
+
+    Blue is always yes, orange always no, grey what cannot be asked.
+    """
+    figure, panels = new_figure(2.2, columns=len(maps), sharey=True)
+    colours = LinearSegmentedColormap.from_list("answers", [COLOURS["orange"], "white", COLOURS["blue"]])
+    colours.set_bad(COLOURS["grey"])
+    for axes, (title, shares) in zip(panels, maps.items(), strict=True):
+        axes.imshow(shares, cmap=colours, vmin=0, vmax=1, interpolation="nearest")
+        axes.add_patch(Rectangle((-0.5, -0.5), trained, trained, fill=False, edgecolor=OUTPUT, linewidth=2))
+        axes.set_title(title, fontsize=10)
+        axes.set_xticks([0, trained, len(shares) - 1])
+        axes.set_yticks([0, trained, len(shares) - 1])
+        axes.set_xlabel("place of B")
+        axes.grid(False)
+    panels[0].set_ylabel("place of A")
     return figure
 
 
 # ------------------------------------------------------------------ rotary positions
 
 
+def _ghost(axes: Axes, end: tuple[float, float], colour: str) -> None:
+    """A pale arrow from the origin: where a vector stood before it was turned."""
+    arrow(axes, (0, 0), end, colour, shrinkA=0, shrinkB=0, linestyle=(0, (2, 1.5)), alpha=0.45)
+
+
 def rotated_pair(
-    panels: Sequence[tuple[str, Float[Tensor, " 2"], Float[Tensor, " 2"], float]],
+    query: Float[Tensor, " 2"],
+    key: Float[Tensor, " 2"],
+    panels: Sequence[tuple[str, Float[Tensor, " 2"], Float[Tensor, " 2"]]],
 ) -> Figure:
-    """A query and a key of two numbers as arrows, a panel a pair of positions: (title, query, key, dot product)."""
-    figure, row = new_figure(2.7, columns=len(panels), sharey=True)
-    for axes, (title, query, key, score) in zip(row, panels, strict=True):
-        for vector, colour, name in ((query, QUERY, "$q$"), (key, KEY, "$k$")):
+    """A query and a key of two numbers as arrows: pale as they were, full when turned (title, query, key)."""
+    figure, row = new_figure(2.8, columns=len(panels), sharey=True)
+    for axes, (title, turned_query, turned_key) in zip(row, panels, strict=True):
+        _ghost(axes, tuple(query.tolist()), QUERY)
+        _ghost(axes, tuple(key.tolist()), KEY)
+        for vector, colour, name in ((turned_query, QUERY, "$q$"), (turned_key, KEY, "$k$")):
             arrow(axes, (0, 0), tuple(vector.tolist()), colour, shrinkA=0, shrinkB=0)
             x, y = (1.25 * vector).tolist()
             axes.text(x, y, name, color=colour, ha="center", va="center", fontsize=12)
-        one, other = sorted(float(torch.rad2deg(torch.atan2(v[1], v[0]))) % 360 for v in (query, key))
-        if other - one > 180:
-            one, other = other, one + 360
-        axes.add_patch(Arc((0, 0), 0.7, 0.7, theta1=one, theta2=other, color=COLOURS["grey"]))
         axes.set(xlim=(-1.5, 1.5), ylim=(-1.5, 1.5), aspect="equal", xticks=[-1, 0, 1], yticks=[-1, 0, 1])
-        axes.set_title(title, fontsize=9.5)
-        axes.set_xlabel(f"dot product {score:.2f}")
+        axes.set_title(title, fontsize=10)
+        score = turned_query.dot(turned_key).item()
+        axes.set_xlabel(f"dot product {score:.2f}".replace("-", "−"))
     return figure
 
 
-def score_maps(maps: Sequence[tuple[str, Float[Tensor, "queries keys"]]]) -> Figure:
-    """Scores of one query and one key at all positions, a panel a way to give the position; one scale for all."""
-    figure, row = new_figure(3.1, columns=len(maps), sharey=True)
-    largest = max(float(scores.abs().max()) for _, scores in maps)
-    for axes, (title, scores) in zip(row, maps, strict=True):
+def score_maps(maps: Mapping[str, Float[Tensor, "queries keys"]]) -> Figure:
+    """Scores of one query and one key at all positions: above as maps, below against the offset; one scale for all."""
+    figure, (above, below) = new_figure(5.0, columns=len(maps), rows=2, sharey="row", height_ratios=(1.25, 1))
+    largest = max(float(scores.abs().max()) for scores in maps.values())
+    for axes, under, (title, scores) in zip(above, below, maps.items(), strict=True):
         image = axes.imshow(scores, cmap="PuOr", vmin=-largest, vmax=largest)
         axes.set_title(title, fontsize=10)
         axes.set_xticks(range(0, len(scores), 2))
         axes.set_yticks(range(0, len(scores), 2))
         axes.set_xlabel("position of the key")
         axes.grid(False)
-    row[0].set_ylabel("position of the query")
-    figure.colorbar(image, ax=row, label="score", shrink=0.8)
+        draw_against_offset(under, scores, color=COLOURS["green"], marker="o", markersize=3.5, linestyle="none")
+        for offset in (-1, 1):
+            ring = {"marker": "o", "markersize": 8, "linestyle": "none", "fillstyle": "none", "color": OUTPUT}
+            if float(scores.diagonal(offset).std()) < 1e-4:  # one score for this offset
+                under.plot(offset, scores.diagonal(offset)[0], **ring)
+        under.axvline(0, color=COLOURS["grey"], linestyle="--", linewidth=1)
+        under.set_xlabel("offset: key minus query")
+    above[0].set_ylabel("position of the query")
+    below[0].set_ylabel("score")
+    figure.colorbar(image, ax=[*above, *below], label="score", shrink=0.5, anchor=(0, 0.95))
     return figure
 
 

@@ -25,29 +25,31 @@ from course_utils.lessons.attention_layer import (
 from course_utils.lessons.self_attention import LearnedPositions
 
 
-def causal_mask(n_queries: int, n_keys: int) -> Bool[Tensor, "n_queries n_keys"]:
-    """True where a query may look at a key: at itself and at what came before it
-    (Vaswani et al. 2017).
+def causal_mask(
+    n_queries: int, n_keys: int, device: torch.device | str | None = None
+) -> Bool[Tensor, "n_queries n_keys"]:
+    """True where a query may look at a key: at itself and at what came before it.
 
     The queries are the *last* n_queries of the n_keys positions: the last query sees
     all keys, the one before it all but the last key, and so on. Query i sees keys 0 to
     i + n_keys - n_queries. With as many queries as keys that is the lower triangle.
-    Where there are more queries than keys, the first queries see nothing.
+    Where there are more queries than keys, the first queries see nothing. The mask is
+    made on `device`; None is where PyTorch makes all new tensors, usually the CPU.
     """
-    queries = torch.arange(n_keys - n_queries, n_keys)
-    keys = torch.arange(n_keys)
+    queries = torch.arange(n_keys - n_queries, n_keys, device=device)
+    keys = torch.arange(n_keys, device=device)
     return keys <= queries.unsqueeze(1)
 
 
 def padding_mask(
     lengths: Int[Tensor, "..."], n_keys: int
 ) -> Bool[Tensor, "... 1 n_keys"]:
-    """True where a key is a real token: the first `lengths` keys of each sequence (0 to
-    n_keys); the rest is padding.
+    """True where a key is a real token, False where it is padding.
 
-    Lengths (batch) give a mask (batch, 1, n_keys): the 1 stands for the queries, which
-    all see the same keys. Any number of leading dimensions, also none: lengths (batch,
-    1) give (batch, 1, 1, n_keys). The mask is on the device of `lengths`.
+    The first `lengths` keys of each sequence (0 to n_keys) are real. Lengths (batch)
+    give a mask (batch, 1, n_keys): the 1 stands for the queries, which all see the same
+    keys. Any number of leading dimensions, including none: lengths (batch, 1) give
+    (batch, 1, 1, n_keys). The mask is on the device of `lengths`.
     """
     keys = torch.arange(n_keys, device=lengths.device)
     return keys < lengths[..., None, None]
@@ -56,14 +58,13 @@ def padding_mask(
 def masked_softmax(
     scores: Float[Tensor, "... queries keys"], mask: Bool[Tensor, "... #queries #keys"]
 ) -> Float[Tensor, "... queries keys"]:
-    """Softmax over the keys that a query may attend to, those where `mask` is True. The
-    others get exactly 0.
+    """Softmax over the keys where `mask` is True; the others get exactly 0.
 
     `mask` has the shape of `scores`, or one that broadcasts to it. A query that may
-    attend to no key at all gets zeros in place of weights. Where the mask is False the
-    score does not matter (also NaN or infinity), and exactly no gradient goes to it.
+    attend to no key at all gets zeros instead of weights. Where the mask is False the
+    score does not matter, even NaN or infinity, and no gradient at all goes to it.
     The dtype stays that of the scores, float16 and bfloat16 too. Any number of leading
-    dimensions, also none.
+    dimensions, including none.
     """
     # exp(-inf) is 0 in every dtype. A large negative number would not do: -1e9 does not
     # exist in float16.
@@ -75,12 +76,12 @@ def masked_softmax(
 
 
 def require_fit(mask: Tensor, shape: torch.Size) -> None:
-    """Raises ValueError unless `mask` is boolean and fits scores of this shape in one
-    way only.
+    """Raises ValueError unless `mask` is boolean and fits these scores in one way only.
 
     It has the two dimensions (queries, keys), or as many as the scores; each has the
-    size of the scores', or 1. Lesson 06's scores are (batch, heads, queries, keys):
-    there a mask (batch, 1, keys) would count as (heads, 1, keys).
+    size of the scores', or 1. Between the two it could be misread: PyTorch lines shapes
+    up at their ends, so with scores (a, b, queries, keys) a mask (a, 1, keys) would be
+    taken for (b, 1, keys).
     """
     if mask.dtype != torch.bool:
         raise ValueError(f"mask must be boolean (True = may attend), got {mask.dtype}")
@@ -89,8 +90,9 @@ def require_fit(mask: Tensor, shape: torch.Size) -> None:
         size not in (1, needed) for size, needed in sizes
     ):
         raise ValueError(
-            f"mask has shape {tuple(mask.shape)}; scores of shape {tuple(shape)} need {tuple(shape[-2:])}, "
-            f"or {len(shape)} dimensions, each of the scores' size or 1"
+            f"mask has shape {tuple(mask.shape)}; scores of shape {tuple(shape)} need "
+            f"{tuple(shape[-2:])}, or {len(shape)} dimensions, each of the scores' "
+            "size or 1"
         )
 
 
@@ -100,8 +102,7 @@ def masked_attention(
     values: Float[Tensor, "... keys d_v"],
     mask: Bool[Tensor, "..."] | None = None,
 ) -> tuple[Float[Tensor, "... queries d_v"], Float[Tensor, "... queries keys"]]:
-    """Attention in which a query sees only the keys where `mask` is True: returns the
-    outputs and the weights.
+    """Attention to the keys where `mask` is True: returns the outputs and the weights.
 
     `mask` is (queries, keys), the same for all leading dimensions, or has as many
     dimensions as the scores (..., queries, keys), each of the same size or 1. Without a
@@ -113,16 +114,16 @@ def masked_attention(
         return scaled_dot_product_attention(queries, keys, values)
     if values.shape[:-1] != keys.shape[:-1]:
         raise ValueError(
-            f"keys {tuple(keys.shape)} and values {tuple(values.shape)} differ before the last dimension"
+            f"keys {tuple(keys.shape)} and values {tuple(values.shape)} differ before "
+            "the last dimension"
         )
-    # Half precision would round every step
-    dtype = torch.promote_types(queries.dtype, torch.float32)
-    scores = similarity_scores(
-        queries.to(dtype) / queries.shape[-1] ** 0.5, keys.to(dtype)
-    )
+    # Half precision would round every step.
+    wide = torch.promote_types(queries.dtype, torch.float32)
+    d_k = queries.shape[-1]
+    scores = similarity_scores(queries.to(wide), keys.to(wide)) / d_k**0.5
     require_fit(mask, scores.shape)
     weights = masked_softmax(scores, mask)
-    return (weights @ values.to(dtype)).to(values.dtype), weights.to(queries.dtype)
+    return (weights @ values.to(wide)).to(values.dtype), weights.to(queries.dtype)
 
 
 def causal_attention(
@@ -130,15 +131,12 @@ def causal_attention(
     keys: Float[Tensor, "... keys d_k"],
     values: Float[Tensor, "... keys d_v"],
 ) -> tuple[Float[Tensor, "... queries d_v"], Float[Tensor, "... queries keys"]]:
-    """Attention in which no query sees a later key (`causal_mask`): returns the outputs
-    and the weights.
-    """
-    mask = causal_mask(queries.shape[-2], keys.shape[-2]).to(queries.device)
+    """Attention in which no query sees a later key: returns outputs and weights."""
+    mask = causal_mask(queries.shape[-2], keys.shape[-2], device=queries.device)
     return masked_attention(queries, keys, values, mask)
 
 
-# ------------------------------------------------------------------ is anything of the
-# future left?
+# ---------------------------------------------------- is anything of the future left?
 
 
 def other_inputs(inputs: Tensor, generator: torch.Generator) -> Tensor:
@@ -164,18 +162,18 @@ def leaks_future(
     inputs: Float[Tensor, "batch time features"] | Int[Tensor, "batch time"],
     seed: int = 0,
 ) -> bool:
-    """Whether any output of `model` depends on a later input, in training or in
-    evaluation mode.
+    """Whether an output of `model` depends on later inputs, in training or evaluation.
 
-    `model` maps `inputs` (numbers, or token ids) to outputs (batch, time, ...). For
-    every time t from 1 on: when the inputs from t on are replaced (`other_inputs`), the
-    outputs before t must stay the same, to the last bit. That is not too strict: both
-    runs do the same operations on the same past.
+    `model` maps `inputs` (numbers, or token ids) to outputs (batch, time, ...). It
+    leaks if, for some time t, other inputs at *all* times from t on change *any* output
+    before t, even in its last bit only, in training mode or in evaluation mode.
+    What dropout draws is no leak, and neither is what a model keeps from one call to
+    the next, such as a count of its calls.
 
-    Every run takes a fresh copy of the model, and the same seed, so that dropout draws
-    the same numbers. The model (mode, parameters, buffers), `inputs` and PyTorch's
-    random state stay as they were. Raises ValueError when outputs are NaN: NaN does not
-    even equal itself, so nothing could be seen.
+    `seed` decides which other inputs are tried, and what dropout draws. Afterwards the
+    model (mode, parameters, buffers), `inputs` and PyTorch's random state are as they
+    were. Raises ValueError when outputs are NaN, in one mode or both: NaN does not even
+    equal itself, so nothing could be seen.
     """
 
     def run(x: Tensor, training: bool) -> Tensor:
@@ -196,13 +194,11 @@ def leaks_future(
     return False
 
 
-# ------------------------------------------------------------------ a model of text
+# ------------------------------------------------------------------- a model of text
 
 
 class CharacterModel(nn.Module):
-    """Predicts, at every position of a text, the next character: one attention layer
-    over all that it is given.
-    """
+    """Predicts each next character, with one layer of attention: `attend(q, k, v)`."""
 
     def __init__(
         self,
@@ -212,9 +208,6 @@ class CharacterModel(nn.Module):
         longest: int = 32,
         dropout: float = 0.1,
     ) -> None:
-        """`attend(queries, keys, values)` gives outputs and weights. A text has at most
-        `longest` characters.
-        """
         super().__init__()
         self.attend = attend
         self.characters = nn.Embedding(n_characters, d_model)
@@ -233,7 +226,7 @@ class CharacterModel(nn.Module):
         Float[Tensor, "batch time d_model"],
         Float[Tensor, "batch time time"],
     ]:
-        """The vector of every position, what attention brings to it, and the weights."""
+        """The vector of each position, what attention brings to it, and the weights."""
         x = self.characters(tokens) + self.positions(tokens.shape[1])
         return x, *self.attend(self.to_queries(x), self.to_keys(x), self.to_values(x))
 
@@ -249,9 +242,7 @@ class CharacterModel(nn.Module):
 def random_windows(
     ids: Int[Tensor, " length"], time: int, batch_size: int, generator: torch.Generator
 ) -> Iterator[tuple[Int[Tensor, "batch time"], Int[Tensor, "batch time"]]]:
-    """Yields batches of pieces of a text, from anywhere in it: the characters, and for
-    each the one that follows.
-    """
+    """Yields pieces of a text, from anywhere in it, and what follows each character."""
     while True:
         first = torch.randint(len(ids) - time, (batch_size, 1), generator=generator).to(
             ids.device
@@ -270,9 +261,7 @@ def next_character_loss(
 
 @torch.no_grad()
 def honest_losses(model: nn.Module, batch: tuple[Tensor, Tensor]) -> list[float]:
-    """The loss of the next character after 1, 2, 3, ... characters, where the model is
-    given those and no more.
-    """
+    """The loss of the next character after 1, 2, 3, ... characters, given no more."""
     tokens, following = batch
     counts = range(1, tokens.shape[1] + 1)
     return [
@@ -289,8 +278,9 @@ def continue_text(
     generator: torch.Generator,
     window: int = 16,
 ) -> Int[Tensor, " longer_time"]:
-    """Writes `n` more characters: each is drawn with the model's probabilities, after
-    the last `window` ones.
+    """Writes `n` more characters, each drawn with the model's probabilities.
+
+    The model is given the last `window` characters.
     """
     for _ in range(n):
         probabilities = torch.softmax(

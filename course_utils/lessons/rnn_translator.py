@@ -34,11 +34,10 @@ def rnn_step(
     w_h: Float[Tensor, "hidden hidden"],
     b: Float[Tensor, " hidden"],
 ) -> Float[Tensor, "... hidden"]:
-    """One step of a recurrent network: the new state is tanh(x W_x + h W_h + b) (Elman
-    1990).
+    """One recurrent step (Elman 1990): the new state is tanh(x W_x + h W_h + b).
 
     `x` is what the network reads now, `h` its state so far. Any number of leading
-    dimensions, also none.
+    dimensions, including none.
     """
     return torch.tanh(x @ w_x + h @ w_h + b)
 
@@ -51,8 +50,7 @@ def gru_step(
     b_x: Float[Tensor, " three_hidden"],
     b_h: Float[Tensor, " three_hidden"],
 ) -> Float[Tensor, "... hidden"]:
-    """One step of a gated recurrent unit (Cho et al. 2014), as `nn.GRUCell` computes
-    it.
+    """One step of a gated recurrent unit (Cho et al. 2014), equal to `nn.GRUCell`.
 
     Each weight holds three blocks side by side: reset gate, update gate, candidate.
     Both gates lie between 0 and 1. An update gate at 1 copies the old state unchanged,
@@ -69,8 +67,7 @@ def gru_step(
 def last_valid_state(
     states: Float[Tensor, "... time hidden"], lengths: Int[Tensor, "..."]
 ) -> Float[Tensor, "... hidden"]:
-    """The state after the last valid token of each sentence: the one at position
-    `lengths - 1`.
+    """The state after each sentence's last valid token: position `lengths - 1`.
 
     `lengths` has one number per sentence, from 1 to time. Usually its shape is
     (batch,), but the function also works for one sentence, shape (), and for shapes
@@ -102,7 +99,7 @@ def masked_cross_entropy(
 
 
 def reverse_valid(values: Tensor, lengths: Int[Tensor, " batch"]) -> Tensor:
-    """Turns the first `lengths` positions of each row round; padding stays where it is.
+    """Reverses the first `lengths` positions of each row; padding stays where it is.
 
     `values` is (batch, time) ids or (batch, time, hidden) states: [a b c - -] of length
     3 becomes [c b a - -]. Doing it twice gives `values` again.
@@ -150,9 +147,7 @@ def greedy_decode(
 
 
 class Encoder(nn.Module):
-    """Reads a sentence in both directions: one GRU from the left, one from the right
-    (Bahdanau et al. 2014).
-    """
+    """Reads in both directions: one GRU from the left, one from the right."""
 
     def __init__(self, n_words: int, embedding_size: int, hidden_size: int) -> None:
         super().__init__()
@@ -165,15 +160,14 @@ class Encoder(nn.Module):
     ) -> tuple[
         Float[Tensor, "batch time two_hidden"], Float[Tensor, "batch two_hidden"]
     ]:
-        """The states at every position, and the last state of each direction side by
-        side.
+        """The states at every word, and the two last states, each two side by side.
 
         States of both directions stand at the word they have just read. At padded
         positions they mean nothing.
         """
         rightward, _ = self.rightward(self.embedding(source))
-        # Turned round word by word, so that the leftward GRU also meets all words
-        # before any padding.
+        # Only the words are reversed, so this GRU too meets all words before any
+        # padding.
         leftward, _ = self.leftward(self.embedding(reverse_valid(source, lengths)))
         last = torch.cat(
             [last_valid_state(rightward, lengths), last_valid_state(leftward, lengths)],
@@ -183,9 +177,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Writes a sentence from one vector, the context, which it sees again at every step
-    (Cho et al. 2014).
-    """
+    """Writes a sentence from one vector, the context, which it sees at every step."""
 
     def __init__(
         self, n_words: int, embedding_size: int, context_size: int, hidden_size: int
@@ -208,9 +200,7 @@ class Decoder(nn.Module):
         context: Float[Tensor, "batch context"],
         hidden: Float[Tensor, "batch hidden"],
     ) -> tuple[Float[Tensor, "batch time vocabulary"], Float[Tensor, "batch hidden"]]:
-        """Reads `tokens` one after the other: logits of the word after each, and the
-        state after the last.
-        """
+        """Logits of the word after each of `tokens`, and the state after the last."""
         context = context.unsqueeze(1).expand(-1, tokens.shape[1], -1)
         states, last = self.rnn(
             torch.cat([self.embedding(tokens), context], dim=-1), hidden.unsqueeze(0)
@@ -222,9 +212,7 @@ State = tuple[Float[Tensor, "batch context"], Float[Tensor, "batch hidden"]]
 
 
 class RNNTranslator(nn.Module):
-    """Encoder, one vector, decoder: all that the decoder knows about a sentence is
-    `context_size` numbers.
-    """
+    """Encoder, one vector of `context_size` numbers, decoder."""
 
     def __init__(
         self,
@@ -234,28 +222,17 @@ class RNNTranslator(nn.Module):
         hidden_size: int = 128,
         context_size: int = 128,
     ) -> None:
-        """`n_source`, `n_target`: words of each vocabulary. The two directions of the
-        encoder share `hidden_size`.
-        """
         super().__init__()
         self.encoder = Encoder(n_source, embedding_size, hidden_size // 2)
         self.bottleneck = nn.Linear(hidden_size // 2 * 2, context_size)
         self.decoder = Decoder(n_target, embedding_size, context_size, hidden_size)
 
-    def encode(
-        self, source: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]
-    ) -> Float[Tensor, "batch context"]:
-        """The one vector that stands for each sentence, whatever its length."""
-        _, last = self.encoder(source, lengths)
-        return torch.tanh(self.bottleneck(last))
-
     def start(
         self, source: Int[Tensor, "batch time"], lengths: Int[Tensor, " batch"]
     ) -> State:
-        """What `step` needs first: the context, and the decoder's state before the
-        first word.
-        """
-        context = self.encode(source, lengths)
+        """The one vector of each sentence, and the decoder's state before it writes."""
+        _, last = self.encoder(source, lengths)
+        context = torch.tanh(self.bottleneck(last))
         return context, self.decoder.start(context)
 
     def forward(
@@ -264,27 +241,20 @@ class RNNTranslator(nn.Module):
         source_lengths: Int[Tensor, " batch"],
         target_in: Int[Tensor, "batch target_time"],
     ) -> Float[Tensor, "batch target_time vocabulary"]:
-        """Logits of the word after each word of `target_in`, which are the right ones:
-        "teacher forcing".
-        """
-        logits, _ = self.decoder(target_in, *self.start(source, source_lengths))
-        return logits
+        """For training: the logits of the word after each right word."""
+        return self.decoder(target_in, *self.start(source, source_lengths))[0]
 
     def step(
         self, tokens: Int[Tensor, " batch"], state: State
     ) -> tuple[Float[Tensor, "batch vocabulary"], State]:
-        """One word for `greedy_decode`: the context stays the same, the hidden state
-        moves on.
-        """
+        """For writing: the logits of one word. The vector stays, the state moves on."""
         context, hidden = state
         logits, hidden = self.decoder(tokens.unsqueeze(1), context, hidden)
         return logits.squeeze(1), (context, hidden)
 
 
 def translation_loss(model: nn.Module, batch: TranslationBatch) -> Float[Tensor, ""]:
-    """What `train` makes smaller: nats per token, on the words and the stop token of
-    each sentence.
-    """
+    """What `train` makes smaller: nats per token, stop tokens included."""
     logits = model(batch.source, batch.source_lengths, batch.target_in)
     return masked_cross_entropy(logits, batch.target_out, batch.target_lengths)
 
@@ -299,8 +269,7 @@ def translate(
     max_length: int = 100,
     batch_size: int = 128,
 ) -> list[tuple[str, ...]]:
-    """The greedy translation of each sentence (a sequence of words), in the order of
-    `sentences`.
+    """The greedy translation of each sentence (a sequence of words), in their order.
 
     `model` is any translator with `start(source, lengths) -> state` and `step(tokens,
     state) -> (logits, state)`. A translation ends at `max_length` words at the latest.
@@ -308,27 +277,20 @@ def translate(
     Raises ValueError when a sentence is empty.
     """
     if not all(len(sentence) > 0 for sentence in sentences):
-        raise ValueError(
-            "sentences must not be empty: an encoder that has read nothing has no last state"
-        )
+        raise ValueError("sentences must not be empty: there would be no last state")
     device = next(model.parameters()).device
     order = sorted(range(len(sentences)), key=lambda row: len(sentences[row]))
     translations: dict[int, tuple[str, ...]] = {}
     for first in range(0, len(order), batch_size):
         rows = order[first : first + batch_size]
-        source, lengths = pad_batch(
-            [source_vocabulary.encode(sentences[row]) for row in rows],
-            source_vocabulary.pad,
-        )
-        start_tokens = torch.full((len(rows),), target_vocabulary.start, device=device)
+        ids = [source_vocabulary.encode(sentences[row]) for row in rows]
+        source, lengths = pad_batch(ids, source_vocabulary.pad)
         state = model.start(source.to(device), lengths.to(device))
-        answers = greedy_decode(
-            model.step, state, start_tokens, target_vocabulary.stop, max_length
-        )
-        translations |= {
-            row: tuple(target_vocabulary.decode(ids))
-            for row, ids in zip(rows, answers, strict=True)
-        }
+        start = torch.full((len(rows),), target_vocabulary.start, device=device)
+        stop = target_vocabulary.stop
+        answers = greedy_decode(model.step, state, start, stop, max_length)
+        for row, answer in zip(rows, answers, strict=True):
+            translations[row] = tuple(target_vocabulary.decode(answer))
     return [translations[row] for row in range(len(sentences))]
 
 
@@ -336,9 +298,7 @@ STEPS, BATCH_SIZE, LEARNING_RATE, WARMUP = 1000, 32, 6e-3, 0.1  # about 30 s on 
 
 
 class Trained(NamedTuple):
-    """A translator, the vocabularies it speaks, and the loss of each step of its
-    training.
-    """
+    """A translator, its two vocabularies, and the loss of each training step."""
 
     model: nn.Module
     english: Vocabulary
@@ -356,17 +316,21 @@ def train_translator(
     learning_rate: float = LEARNING_RATE,
     warmup: float = WARMUP,
     seed: int = 0,
+    vocabulary_size: int | None = None,
 ) -> Trained:
-    """The lesson's training in one call, for measurements and for later lessons: the
-    same seed, the same model.
+    """The lesson's training in one call: the same seed gives the same model.
 
     It runs on one thread, so that the model does not depend on their number.
 
     `make_model(n_source, n_target)` makes the translator from the sizes of both
-    vocabularies.
+    vocabularies. `vocabulary_size` limits each of them to so many entries, the four
+    special ones included: the most frequent words stay, and each rarer word is read and
+    learned as `<unk>`. None keeps all words.
     """
-    english = Vocabulary.build(pair.source for pair in pairs)
-    french = Vocabulary.build(pair.target for pair in pairs)
+    english = Vocabulary.build(
+        (pair.source for pair in pairs), max_size=vocabulary_size
+    )
+    french = Vocabulary.build((pair.target for pair in pairs), max_size=vocabulary_size)
     torch.manual_seed(seed)
     model = make_model(len(english), len(french))
     batches = batches_by_length(
@@ -387,9 +351,7 @@ def train_translator(
 
 
 def bottleneck_translator(pairs: Sequence[Pair]) -> Trained:
-    """This lesson's model with this lesson's training: 30 s on one core, and from the
-    cache after the first call.
-    """
+    """This lesson's model, trained as in the lesson: 30 s, later from the cache."""
 
     def run() -> dict[str, Any]:
         trained = train_translator(RNNTranslator, pairs)

@@ -1,9 +1,9 @@
-"""Lesson 04: self-attention, which cannot know any order, and three ways to tell it:
-sinusoids, a table, rotations.
+"""Lesson 04: self-attention, which knows no order, and ways to give it one.
 
 Vaswani et al. 2017 (https://arxiv.org/abs/1706.03762) for self-attention and sinusoidal
 positions, Gehring et al. 2017 (https://arxiv.org/abs/1705.03122) for learned positions,
-Su et al. 2021 (https://arxiv.org/abs/2104.09864) for rotary ones.
+Su et al. 2021 (https://arxiv.org/abs/2104.09864) for rotary ones, Press et al. 2021
+(https://arxiv.org/abs/2108.12409) for a number that is added to each score.
 
 Vectors are rows: `(..., tokens, d)`. Positions count from 0. Shapes that do not fit,
 and an order that leaves out a token, raise a ValueError.
@@ -31,14 +31,13 @@ def self_attention(
     w_k: Float[Tensor, "d_in d_k"],
     w_v: Float[Tensor, "d_in d_out"],
 ) -> tuple[Float[Tensor, "... tokens d_out"], Float[Tensor, "... tokens tokens"]]:
-    """Attention of a set of vectors over itself (Vaswani et al. 2017): returns the
-    outputs and the weights.
+    """Attention of a set of vectors over itself: returns the outputs and the weights.
 
-    Queries x W_q, keys x W_k and values x W_v all come from `x`. The rest is lesson
-    03's attention: the weights of one query are the softmax, over the keys, of its dot
-    products divided by √d_k; its output is the sum of the values, each times its
-    weight. Row i of the weights belongs to query i. Any number of leading dimensions,
-    also none; dtype and device stay those of `x`.
+    As in Vaswani et al. 2017. Queries x W_q, keys x W_k and values x W_v all come from
+    `x`. The rest is lesson 03's attention: the weights of one query are the softmax,
+    over the keys, of its dot products divided by √d_k; its output is the sum of the
+    values, each times its weight. Row i of the weights belongs to query i. Any number
+    of leading dimensions, including none; dtype and device stay those of `x`.
     """
     return cross_attention(x, x, w_q, w_k, w_v)
 
@@ -46,13 +45,12 @@ def self_attention(
 def permute_tokens(
     x: Float[Tensor, "... tokens d"], order: Int[Tensor, " tokens"]
 ) -> Float[Tensor, "... tokens d"]:
-    """The same vectors in another order: token i of the result is token `order[i]` of
-    `x`.
+    """The same vectors in another order: result token i is token `order[i]` of `x`.
 
     `order` holds each of 0 … tokens - 1 exactly once, and says where each vector is
     taken *from*: the order [2, 0, 1] puts token 2 first. Only the tokens move: each
-    vector keeps its numbers as they are. Any number of leading dimensions, also none;
-    all are put in the same order.
+    vector keeps its numbers as they are. Any number of leading dimensions, including
+    none; all are put in the same order.
     """
     if order.sort().values.tolist() != list(range(x.shape[-2])):
         raise ValueError(
@@ -65,12 +63,11 @@ def influence(
     function: Callable[[Float[Tensor, "inputs d_in"]], Float[Tensor, "outputs d_out"]],
     x: Float[Tensor, "inputs d_in"],
 ) -> Float[Tensor, "outputs inputs"]:
-    """How strongly output i moves when input j moves: the norm of the block ∂output_i /
-    ∂x_j of the Jacobian.
+    """How strongly output i moves when input j moves.
 
-    The block holds d_out times d_in derivatives; its norm is the square root of the sum
-    of their squares. It is 0 exactly where a small change of input j does not move
-    output i.
+    It is the norm of the block ∂output_i / ∂x_j of the Jacobian. The block holds
+    d_out times d_in derivatives; its norm is the square root of the sum of their
+    squares. It is 0 exactly where a small change of input j does not move output i.
     """
     # (outputs, d_out, inputs, d_in)
     jacobian = torch.autograd.functional.jacobian(function, x)
@@ -83,14 +80,13 @@ def influence(
 def sinusoidal_encoding(
     n_positions: int, d_model: int
 ) -> Float[Tensor, "n_positions d_model"]:
-    """A vector for every position 0 … n_positions - 1, made of sines and cosines
-    (Vaswani et al. 2017).
+    """A vector for every position 0 … n_positions - 1, made of sines and cosines.
 
-    Columns 2i and 2i + 1 are a pair: sin(t · f_i) and cos(t · f_i), where t is the
-    position (the row, counted from 0) and f_i = 10000^(-2i / d_model) is the frequency
-    of pair i = 0, 1, 2, … When d_model is odd the last pair has only its sine. Angles
-    are computed in float64, since large angles lose digits in float32; the result is
-    float32.
+    As in Vaswani et al. 2017. Columns 2i and 2i + 1 are a pair: sin(t · f_i) and
+    cos(t · f_i), where t is the position (the row, counted from 0) and
+    f_i = 10000^(-2i / d_model) is the frequency of pair i = 0, 1, 2, … When d_model is
+    odd the last pair has only its sine. Angles are computed in float64, since large
+    angles lose digits in float32; the result is float32.
     """
     positions = torch.arange(n_positions, dtype=torch.float64)
     even_columns = torch.arange(0, d_model, 2, dtype=torch.float64)
@@ -101,12 +97,11 @@ def sinusoidal_encoding(
 
 
 def shift_matrix(k: int, d_model: int) -> Float[Tensor, "d_model d_model"]:
-    """The matrix R_k for which encoding(t + k) = encoding(t) @ R_k, whatever t is: one
-    small rotation a pair.
+    """The matrix R_k with encoding(t + k) = encoding(t) @ R_k, whatever t is.
 
-    Each pair turns by the angle k · f_i, whose sine and cosine stand in row k of the
-    encoding itself. Raises ValueError when d_model is odd: a sine without its cosine
-    cannot be turned.
+    It holds one small rotation per pair. Each pair turns by the angle k · f_i, whose
+    sine and cosine stand in row k of the encoding itself. Raises ValueError when
+    d_model is odd: a sine without its cosine cannot be turned.
     """
     if d_model % 2:
         raise ValueError(f"d_model must be even, got {d_model}")
@@ -118,9 +113,7 @@ def shift_matrix(k: int, d_model: int) -> Float[Tensor, "d_model d_model"]:
 
 
 class LearnedPositions(nn.Module):
-    """A vector for every position, learned like the vector of a word (Gehring et al.
-    2017).
-    """
+    """A vector for every position, learned like a word's (Gehring et al. 2017)."""
 
     def __init__(self, n_positions: int, d_model: int) -> None:
         super().__init__()
@@ -129,7 +122,8 @@ class LearnedPositions(nn.Module):
     def forward(self, n_tokens: int) -> Float[Tensor, "n_tokens d_model"]:
         if n_tokens > self.table.num_embeddings:
             raise ValueError(
-                f"there are {self.table.num_embeddings} positions, fewer than {n_tokens} tokens"
+                f"there are {self.table.num_embeddings} positions, "
+                f"fewer than {n_tokens} tokens"
             )
         return self.table.weight[:n_tokens]
 
@@ -137,15 +131,15 @@ class LearnedPositions(nn.Module):
 def apply_rotary(
     x: Float[Tensor, "... tokens d_k"], positions: Int[Tensor, " tokens"]
 ) -> Float[Tensor, "... tokens d_k"]:
-    """Turns each pair of numbers by an angle that grows with the token's position (Su
-    et al. 2021).
+    """Turns each pair of columns by an angle that grows with the token's position.
 
-    `x` are queries or keys, d_k is even. Columns 2i and 2i + 1 are a pair (a, b), the
-    *interleaved* layout. At position t it turns by the angle α = t · 10000^(-2i / d_k):
-    the new pair is (a cos α - b sin α, a sin α + b cos α) and stands in the same two
-    columns. `positions[j]` is the position of token j; it need not be j. Any number of
-    leading dimensions, also none. Angles are computed in float64, whatever the dtype of
-    `x`; the result has the dtype and the device of `x`.
+    These are the rotary positions of Su et al. 2021. `x` are queries or keys, d_k is
+    even. Columns 2i and 2i + 1 of a token are a point in the plane (the *interleaved*
+    layout). At position t this point turns around the origin by the angle
+    t · 10000^(-2i / d_k), from the first axis towards the second; it stays in its two
+    columns. `positions[j]` is the position of token j; it need not be j, and may be
+    large: at 130,000 the result is still as exact as the dtype of `x` allows. Any
+    number of leading dimensions, including none; dtype and device stay those of `x`.
     """
     d_k = x.shape[-1]
     if d_k % 2 or positions.shape != x.shape[-2:-1]:
@@ -169,8 +163,7 @@ def apply_rotary(
 
 
 def half_split_order(d_k: int) -> Int[Tensor, " d_k"]:
-    """The columns' order that turns the interleaved layout into the half-split one: 0,
-    2, 4, …, then 1, 3, 5, …
+    """The columns' order from interleaved to half-split: 0, 2, 4, …, then 1, 3, 5, …
 
     `x[..., order]` is half-split where `x` is interleaved; `x[..., order.argsort()]` is
     the way back.
@@ -181,9 +174,7 @@ def half_split_order(d_k: int) -> Int[Tensor, " d_k"]:
 def apply_rotary_half_split(
     x: Float[Tensor, "... tokens d_k"], positions: Int[Tensor, " tokens"]
 ) -> Float[Tensor, "... tokens d_k"]:
-    """The same rotations in the other layout: pair i is columns i and i + d_k / 2, as
-    in GPT-NeoX.
-    """
+    """The same rotations where pair i is columns i and i + d_k / 2, as in GPT-NeoX."""
     order = half_split_order(x.shape[-1])
     return apply_rotary(x[..., order.argsort()], positions)[..., order]
 
@@ -194,9 +185,7 @@ def rotary_self_attention(
     w_k: Float[Tensor, "d_in d_k"],
     w_v: Float[Tensor, "d_in d_out"],
 ) -> tuple[Float[Tensor, "... tokens d_out"], Float[Tensor, "... tokens tokens"]]:
-    """Self-attention whose queries and keys are turned by their positions. The values
-    stay as they are.
-    """
+    """Self-attention with turned queries and keys; the values stay as they are."""
     positions = torch.arange(x.shape[-2], device=x.device)
     queries, keys = apply_rotary(x @ w_q, positions), apply_rotary(x @ w_k, positions)
     return scaled_dot_product_attention(queries, keys, x @ w_v)
@@ -208,9 +197,7 @@ ALPHABET = "ABcdefghij"  # the token ids 0 and 1 are A and B, the others are fil
 
 
 class OrderBatch(NamedTuple):
-    """Sequences of token ids, and for each one whether A stands before B (1.0) or after
-    it (0.0).
-    """
+    """Sequences of token ids, with label 1.0 where A stands before B, else 0.0."""
 
     tokens: Int[Tensor, "batch tokens"]
     labels: Float[Tensor, " batch"]
@@ -222,8 +209,7 @@ def order_batch(
     generator: torch.Generator,
     places: range | None = None,
 ) -> OrderBatch:
-    """Random sequences with exactly one A and one B; all other tokens are random
-    fillers.
+    """Random sequences with exactly one A and one B; the others are random fillers.
 
     A and B stand at two different random places, out of all places or out of `places`.
     Raises ValueError when there is no room for both.
@@ -250,9 +236,7 @@ def read_tokens(tokens: Int[Tensor, " tokens"]) -> str:
 
 
 class OrderModel(nn.Module):
-    """Embeds the tokens, adds positions and attends once; each token then gives one
-    number, and the mean answers.
-    """
+    """Embeds tokens, adds positions, attends once; the mean of the votes answers."""
 
     def __init__(
         self,
@@ -260,8 +244,9 @@ class OrderModel(nn.Module):
         attention: Callable[..., tuple[Tensor, Tensor]] = self_attention,
         d_model: int = 32,
     ) -> None:
-        """`positions(n_tokens)` gives (tokens, d_model), None adds nothing; `attention`
-        is called as self_attention.
+        """`positions(n_tokens)` gives (tokens, d_model), None adds nothing.
+
+        `attention` is called as `self_attention` is.
         """
         super().__init__()
         self.embedding = nn.Embedding(len(ALPHABET), d_model)
@@ -290,18 +275,14 @@ def order_loss(model: nn.Module, batch: OrderBatch) -> Float[Tensor, ""]:
 
 
 # About a second on one core
-TRAINED_LENGTH, STEPS, BATCH_SIZE, LEARNING_RATE = (
-    12,
-    300,
-    64,
-    2e-2,
-)
+TRAINED_LENGTH, STEPS, BATCH_SIZE, LEARNING_RATE = 12, 400, 64, 1e-2
 
 
 @one_thread()
 def train_order_model(model: nn.Module, seed: int) -> list[float]:
-    """Trains `model` in place, on one thread, with new sequences of 12 tokens at every
-    step; returns the losses.
+    """Trains `model` in place and returns the loss of every step.
+
+    Every step has new sequences of 12 tokens. One thread is used.
     """
     generator = torch.Generator().manual_seed(seed)
     batches = (order_batch(TRAINED_LENGTH, BATCH_SIZE, generator) for _ in repeat(None))
@@ -310,12 +291,38 @@ def train_order_model(model: nn.Module, seed: int) -> list[float]:
 
 @torch.no_grad()
 def order_accuracy(
-    model: nn.Module, n_tokens: int, places: range | None = None
+    model: nn.Module, n_tokens: int, places: range | None = None, seed: int = 0
 ) -> float:
-    """The share of right answers on 2,000 new sequences, the same ones at every call.
-    Guessing gets about 0.5.
+    """The share of right answers on 2,000 new sequences; `seed` draws them.
+
+    A and B stand anywhere, or in `places` only. Guessing gets about 0.5.
     """
-    tokens, labels = order_batch(
-        n_tokens, 2000, torch.Generator().manual_seed(1000), places
-    )
+    generator = torch.Generator().manual_seed(1000 + seed)
+    tokens, labels = order_batch(n_tokens, 2000, generator, places)
     return ((model(tokens) > 0) == (labels > 0)).float().mean().item()
+
+
+@torch.no_grad()
+def answers_by_place(
+    model: nn.Module, n_tokens: int, tries: int = 10
+) -> Float[Tensor, "place_of_a place_of_b"]:
+    """How often `model` answers "A before B" with A at place i and B at place j.
+
+    Each share is one of `tries` sequences with random fillers; where i = j it is NaN.
+    """
+    a_and_b = torch.cartesian_prod(torch.arange(n_tokens), torch.arange(n_tokens))
+    a_and_b = a_and_b[a_and_b[:, 0] != a_and_b[:, 1]]  # (pairs, 2)
+    tokens = torch.randint(
+        2,
+        len(ALPHABET),
+        (tries, len(a_and_b), n_tokens),
+        generator=torch.Generator().manual_seed(0),
+    )
+    letters = torch.tensor([0, 1])  # A and B
+    tokens.scatter_(
+        -1, a_and_b.expand(tries, -1, -1), letters.expand(tries, len(a_and_b), 2)
+    )
+    says_yes = (model(tokens.flatten(0, 1)) > 0).float().unflatten(0, (tries, -1))
+    shares = torch.full((n_tokens, n_tokens), torch.nan)
+    shares[a_and_b[:, 0], a_and_b[:, 1]] = says_yes.mean(dim=0)
+    return shares

@@ -44,13 +44,13 @@ EQUIVALENT: dict[str, dict[str, tuple[int, str]]] = {
         "masked_cross_entropy": (2, r"targets → (logits|lengths) in: positions"),
         "greedy_decode": (4, r"tokens → (start_tokens|ended) in|-1 → 1 in: tokens = logits"),
         "attention_weights": (1, r"scores → lengths in: positions"),
-        "scaled_dot_product_attention": (1, r"queries → keys in: scores = similarity_scores\(queries / queries\.shape"),
+        "scaled_dot_product_attention": (9, r"(queries|keys|values|wide) → \w+ in: (wide|d_k|outputs|return)"),
         "sinusoidal_encoding": (1, r"-1 → 1 in: angles"),
         "apply_rotary": (4, r"x → positions in: frequencies|-1 → 1 in: angles|x → (a|b) in: return"),
         "leaks_future": (2, r"inputs → (others|outputs) in: for t"),
     },
     "a guard's names: the guard refuses shapes that nobody promises to refuse": {
-        "similarity_scores": (2, r"in: leading, d_k"),
+        "similarity_scores": (4, r"in: (leading, d_k|theirs) ="),
         "cross_attention": (3, r"(data → vectors|w_v → matrix) in"),
     },
     "a result without dimensions, or with none of size 1, has nothing to squeeze": {
@@ -67,10 +67,15 @@ EQUIVALENT: dict[str, dict[str, tuple[int, str]]] = {
         "alignment_error_rate": (1, r"0\.0 \* 1\.001"),
     },
     "half precision may round each product; the angles stay exact": {
+        "scaled_dot_product_attention": (2, r"→ (queries\.dtype|torch\.float16) in: wide"),
         "apply_rotary": (14, r"in: wide = |\.to\(wide\) → |wide → (x|frequencies|angles) in"),
     },
     "the NaN of an empty row is replaced at the end, and its gradient ends at the first masked_fill": {
         "masked_softmax": (6, r"in: scores = scores\.masked_fill\(~mask\.any"),
+    },
+    "more digits on the way are rounded off at the end": {
+        "multi_head_attention": (1, r"\.double\(\) in: k = "),
+        "scaled_dot_product_attention": (1, r"\.double\(\) in: outputs"),
     },
     "fork_rng gives every run the same random state, whatever the seed": {
         "leaks_future": (4, r"in: torch\.manual_seed\(seed\)|in: others = other_inputs"),

@@ -13,73 +13,77 @@ from course_utils.lessons.masking import other_inputs
 # ---- causal_mask
 
 
-def causal_mask__comparison(n_queries, n_keys):
-    queries = torch.arange(n_keys - n_queries, n_keys)
-    return torch.arange(n_keys) <= queries.unsqueeze(1)
+def causal_mask__comparison(n_queries, n_keys, device=None):
+    queries = torch.arange(n_keys - n_queries, n_keys, device=device)
+    return torch.arange(n_keys, device=device) <= queries.unsqueeze(1)
 
 
-def causal_mask__tril(n_queries, n_keys):
-    ones = torch.ones(n_queries, n_keys, dtype=torch.bool)
+def causal_mask__tril(n_queries, n_keys, *, device=None, dtype=torch.bool):
+    ones = torch.ones(n_queries, n_keys, dtype=dtype, device=device)
     return ones.tril(diagonal=n_keys - n_queries)
 
 
-def causal_mask__not_triu(n_queries, n_keys):
-    return torch.ones(n_queries, n_keys).triu(n_keys - n_queries + 1) == 0
+def causal_mask__not_triu(n_queries, n_keys, device=None):
+    ones = torch.ones((n_queries, n_keys), device=device)
+    return ones.triu(n_keys - n_queries + 1) == 0
 
 
-def causal_mask__double_loop(n_queries, n_keys):
+def causal_mask__double_loop(n_queries, n_keys, device=None):
     mask = torch.zeros(n_queries, n_keys, dtype=torch.bool)
     for i in range(n_queries):
         for j in range(n_keys):
             if j <= i + n_keys - n_queries:
                 mask[i, j] = True
-    return mask
+    return mask.to(device=device)
 
 
-def causal_mask__list_comprehension(n_queries, n_keys):
+def causal_mask__list_comprehension(n_queries, n_keys, device="cpu"):
     shift = n_keys - n_queries
     rows = [[j - i <= shift for j in range(n_keys)] for i in range(n_queries)]
-    return torch.tensor(rows, dtype=torch.bool).reshape(n_queries, n_keys)
+    table = torch.tensor(rows, dtype=torch.bool, device=device)
+    return table.reshape(n_queries, n_keys)
 
 
-def causal_mask__row_by_row(n_queries, n_keys):
-    mask = torch.full((n_queries, n_keys), False)
+def causal_mask__row_by_row(n_queries, n_keys, device=None):
+    mask = torch.full((n_queries, n_keys), False, device=device)
     for i in range(n_queries):
         mask[i, : max(0, i + 1 + n_keys - n_queries)] = True
     return mask
 
 
-def causal_mask__bottom_of_a_square(n_queries, n_keys):
+def causal_mask__bottom_of_a_square(n_queries, n_keys, device=None):
     n = max(n_queries, n_keys)
-    square = torch.tril(torch.ones(n, n, dtype=torch.bool))
+    square = torch.tril(torch.ones(n, n, dtype=torch.bool, device=device))
     return square[n - n_queries :, n - n_keys :]
 
 
-def causal_mask__numpy(n_queries, n_keys):
+def causal_mask__numpy(n_queries, n_keys, device=None):
     table = numpy.tri(n_queries, n_keys, k=n_keys - n_queries, dtype=bool)
-    return torch.from_numpy(table)
+    mask = torch.from_numpy(table)
+    return mask if device is None else mask.to(device)
 
 
-def causal_mask__counted(n_queries, n_keys):
-    mask = torch.ones(n_queries, n_keys).cumsum(dim=1)
-    seen = torch.arange(1, n_queries + 1).unsqueeze(1) + n_keys - n_queries
-    return mask <= seen
+def causal_mask__counted(n_queries, n_keys, device=None):
+    mask = torch.ones(n_queries, n_keys, device=device).cumsum(dim=1)
+    rows = torch.arange(1, n_queries + 1, device=device)
+    return mask <= rows.unsqueeze(1) + n_keys - n_queries
 
 
-def causal_mask__turned_round(n_queries, n_keys):
-    later = torch.ones(n_queries, n_keys, dtype=torch.bool).flip(0, 1)
+def causal_mask__reversed(n_queries, n_keys, device=None):
+    later = torch.ones(n_queries, n_keys, dtype=torch.bool, device=device).flip(0, 1)
     return later.triu().flip(0, 1)
 
 
-def causal_mask__tril_indices(n_queries, n_keys):
+def causal_mask__tril_indices(n_queries, n_keys, device=None):
     rows, columns = torch.tril_indices(n_queries, n_keys, n_keys - n_queries)
-    mask = torch.zeros((n_queries, n_keys), dtype=torch.bool)
+    mask = torch.zeros((n_queries, n_keys), dtype=torch.bool, device=device)
     mask[rows, columns] = True
     return mask
 
 
-causal_mask__lambda = lambda n_queries, n_keys: torch.ge(  # noqa: E731
-    torch.arange(n_queries)[:, None] - n_queries, torch.arange(n_keys) - n_keys
+causal_mask__lambda = lambda n_queries, n_keys, device=None: torch.ge(  # noqa: E731
+    torch.arange(n_queries, device=device)[:, None] - n_queries,
+    torch.arange(n_keys, device=device) - n_keys,
 )
 
 

@@ -107,7 +107,7 @@ def attention_weights__renormalised(scores, lengths):
 
 
 def attention_weights__minus_100(scores, lengths):
-    """-100 in place of -inf: padding has a tiny weight, and wins over lower scores."""
+    """-100 instead of -inf: padding has a tiny weight, and wins over lower scores."""
     positions = torch.arange(scores.shape[-1], device=scores.device)
     padding = positions >= lengths.unsqueeze(-1)
     return torch.softmax(scores.masked_fill(padding, -100.0), dim=-1)
@@ -271,7 +271,7 @@ def alignment_error_rate__parentheses_missing(links, sure, possible):
 
 
 def alignment_error_rate__divided_by_the_union(links, sure, possible):
-    """Divided by |A or S|, where links in both count once, in place of |A| + |S|."""
+    """Divided by |A or S|, where links in both count once, instead of |A| + |S|."""
     if len(links | sure) == 0:
         return 0.0
     hits = len(links & sure) + len(links & possible)
@@ -294,7 +294,7 @@ def alignment_error_rate__small_number_in_the_divisor(links, sure, possible):
 
 
 def alignment_error_rate__percent_of_hits(links, sure, possible):
-    """Two faults: the share of hits in place of the error, and in percent."""
+    """Two faults: the share of hits instead of the error, and in percent."""
     if not links and not sure:
         return 0.0
     hits = len(links & sure) + len(links & possible)

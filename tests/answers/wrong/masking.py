@@ -10,62 +10,76 @@ from course_utils.lessons.masking import other_inputs
 # ---- causal_mask
 
 
-def causal_mask__top_left(n_queries, n_keys):
+def causal_mask__top_left(n_queries, n_keys, device=None):
     """Aligned to the top left: query i sees keys 0 to i, also with more keys."""
-    queries = torch.arange(n_queries).unsqueeze(1)
-    return torch.arange(n_keys) <= queries
+    queries = torch.arange(n_queries, device=device).unsqueeze(1)
+    return torch.arange(n_keys, device=device) <= queries
 
 
-def causal_mask__shifted_the_wrong_way(n_queries, n_keys):
+def causal_mask__shifted_the_wrong_way(n_queries, n_keys, device=None):
     """The diagonal is n_queries - n_keys: shifted down where it should go up."""
-    ones = torch.ones(n_queries, n_keys, dtype=torch.bool)
+    ones = torch.ones(n_queries, n_keys, dtype=torch.bool, device=device)
     return torch.tril(ones, diagonal=n_queries - n_keys)
 
 
-def causal_mask__smaller_than(n_queries, n_keys):
-    """`<` in place of `<=`: no query sees itself."""
-    queries = torch.arange(n_keys - n_queries, n_keys)
-    return torch.arange(n_keys)[None, :] < queries[:, None]
+def causal_mask__smaller_than(n_queries, n_keys, device=None):
+    """`<` instead of `<=`: no query sees itself."""
+    queries = torch.arange(n_keys - n_queries, n_keys, device=device)
+    return torch.arange(n_keys, device=device)[None, :] < queries[:, None]
 
 
-def causal_mask__true_means_hidden(n_queries, n_keys):
+def causal_mask__true_means_hidden(n_queries, n_keys, device=None):
     """Upside down: True where a query may *not* look."""
-    ones = torch.ones(n_queries, n_keys, dtype=torch.bool)
+    ones = torch.ones(n_queries, n_keys, dtype=torch.bool, device=device)
     return ones.triu(diagonal=n_keys - n_queries + 1)
 
 
-def causal_mask__hidden_from_the_top_left(n_queries, n_keys):
+def causal_mask__hidden_from_the_top_left(n_queries, n_keys, device=None):
     """Two faults: True means hidden, and the mask is aligned to the top left."""
-    return torch.triu(torch.ones(n_queries, n_keys), diagonal=1).bool()
+    return torch.ones(n_queries, n_keys, device=device).triu(diagonal=1).bool()
 
 
-def causal_mask__numbers(n_queries, n_keys):
+def causal_mask__numbers(n_queries, n_keys, device=None):
     """Ones and zeros of float32: the mask is not boolean."""
-    return torch.tril(torch.ones(n_queries, n_keys), diagonal=n_keys - n_queries)
+    ones = torch.ones(n_queries, n_keys, device=device)
+    return torch.tril(ones, diagonal=n_keys - n_queries)
 
 
-def causal_mask__cut_from_a_square_of_keys(n_queries, n_keys):
+def causal_mask__cut_from_a_square_of_keys(n_queries, n_keys, device=None):
     """The last rows of a square of n_keys: too few where there are more queries."""
-    square = torch.ones(n_keys, n_keys, dtype=torch.bool).tril()
+    square = torch.ones(n_keys, n_keys, dtype=torch.bool, device=device).tril()
     return square[-n_queries:]
 
 
-def causal_mask__never_shifted_down(n_queries, n_keys):
+def causal_mask__never_shifted_down(n_queries, n_keys, device=None):
     """`max(0, ...)`: with more queries than keys it is aligned to the top left."""
-    shift = max(0, n_keys - n_queries)
-    return torch.ones(n_queries, n_keys, dtype=torch.bool).tril(shift)
+    ones = torch.ones(n_queries, n_keys, dtype=torch.bool, device=device)
+    return ones.tril(max(0, n_keys - n_queries))
 
 
-def causal_mask__first_key_for_all(n_queries, n_keys):
+def causal_mask__first_key_for_all(n_queries, n_keys, device=None):
     """Every query sees the first key, also those that should see nothing."""
-    mask = torch.ones(n_queries, n_keys, dtype=torch.bool).tril(n_keys - n_queries)
+    mask = torch.ones(n_queries, n_keys, dtype=torch.bool, device=device)
+    mask = mask.tril(n_keys - n_queries)
     mask[:, :1] = True
     return mask
 
 
-def causal_mask__one_row_squeezed(n_queries, n_keys):
+def causal_mask__one_row_squeezed(n_queries, n_keys, device=None):
     """`squeeze` removes the dimension of the queries where there is one only."""
-    return torch.ones(n_queries, n_keys).tril(n_keys - n_queries).bool().squeeze()
+    ones = torch.ones(n_queries, n_keys, device=device)
+    return ones.tril(n_keys - n_queries).bool().squeeze()
+
+
+def causal_mask__always_on_the_cpu(n_queries, n_keys, device=None):
+    """`device` is a parameter, but nothing is made there."""
+    return torch.ones(n_queries, n_keys).tril(n_keys - n_queries) == 1
+
+
+def causal_mask__queries_on_the_device_only(n_queries, n_keys, device=None):
+    """The positions of the queries are on `device`, those of the keys on the CPU."""
+    queries = torch.arange(n_keys - n_queries, n_keys, device=device)
+    return torch.arange(n_keys) <= queries[:, None]
 
 
 # ---- padding_mask
@@ -148,19 +162,19 @@ def masked_softmax__divided_again(scores, mask):
 
 
 def masked_softmax__minus_1e9(scores, mask):
-    """-1e9 in place of -inf: it does not exist in float16, and raises there."""
+    """-1e9 instead of -inf: it does not exist in float16, and raises there."""
     weights = torch.softmax(scores.masked_fill(~mask, -1e9), dim=-1)
     return weights.masked_fill(~mask, 0)
 
 
 def masked_softmax__minus_1e4(scores, mask):
-    """-1e4 in place of -inf: not small enough where visible scores lie below it."""
+    """-1e4 instead of -inf: not small enough where visible scores lie below it."""
     hidden = torch.where(mask, scores, torch.full_like(scores, -1e4))
     return hidden.softmax(dim=-1).masked_fill(~mask, 0)
 
 
 def masked_softmax__minus_100(scores, mask):
-    """-100 in place of -inf: not enough where visible scores lie near or below it."""
+    """-100 instead of -inf: not enough where visible scores lie near or below it."""
     weights = torch.softmax(scores.masked_fill(~mask, -100), dim=-1)
     return weights * mask
 

@@ -34,7 +34,7 @@ def rnn_step__mm(x, h, w_x, w_h, b):
 
 
 def rnn_step__no_bias_and_sigmoid(x, h, w_x, w_h, b):
-    """Two faults: the bias is forgotten, and a sigmoid stands in place of the tanh."""
+    """Two faults: the bias is forgotten, and a sigmoid is there instead of the tanh."""
     z = x @ w_x + h @ w_h
     return 1 / (1 + torch.exp(-z))
 

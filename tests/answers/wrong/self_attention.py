@@ -103,7 +103,7 @@ def permute_tokens__way_back(x, order):
 
 
 def permute_tokens__written_to_their_places(x, order):
-    """Token i is written to place order[i], in place of taken from there."""
+    """Token i is written to place order[i], instead of taken from there."""
     result = torch.zeros_like(x)
     for i, place in enumerate(order.tolist()):
         result[..., place, :] = x[..., i, :]
