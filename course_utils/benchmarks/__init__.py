@@ -61,9 +61,10 @@ def measured(name: str) -> dict[str, Any]:
 def _circumstances() -> dict[str, Any]:
     import torch
 
+    threads = torch.get_num_threads()
     return {
         "date": datetime.date.today().isoformat(),
-        "machine": f"{_processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads",
+        "machine": f"{_processor()}, {os.cpu_count()} cores, {threads} thread{'s' if threads > 1 else ''}",
         "versions": {"python": platform.python_version(), "torch": torch.__version__},
     }
 
