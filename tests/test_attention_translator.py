@@ -441,6 +441,7 @@ def test_the_stored_trainings_show_what_the_lesson_reads_from_them() -> None:
     for key in ("in_order", "crossing"):  # the new state finds more links than both others, in every training
         assert min(row[key] for row in luong) > max(row[key] for row in additive)
     assert min(row["crossing"] for row in luong) > max(row["crossing"] for row in dot)
+    assert max(row["in_order"] for row in additive) < min(row["in_order"] for row in dot)
     assert min(row["cpu_seconds"] for row in additive) > max(row["cpu_seconds"] for row in dot)
     assert min(row["cpu_seconds"] for row in dot) > max(row["cpu_seconds"] for row in luong)
     sizes = [rows[0]["parameters"] for rows in (luong, dot, additive)]

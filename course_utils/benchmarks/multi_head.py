@@ -3,43 +3,54 @@
 import functools
 import statistics
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from course_utils.lessons.masking import causal_mask
-from course_utils.lessons.multi_head import MultiHeadAttention, copy_weights
+from course_utils.lessons.multi_head import MultiHeadAttention, attend, attend_in_steps, copy_weights
+
+_SIZES = ((8, 64, 512), (4, 256, 256), (1, 1024, 256))  # batch, tokens, d_model
+_TURNS, _WARM_UP = 60, 5
 
 
 def layers() -> list[dict[str, Any]]:
-    """Lesson 06: multi-head attention, forward and backward, against PyTorch's module. About a minute."""
+    """Lesson 06: the time of multi-head attention, forward and backward, as a part of PyTorch's. Some minutes."""
     rows = []
-    for batch, n_tokens, d_model in ((4, 256, 256), (8, 64, 512), (1, 1024, 256)):
-        theirs = torch.nn.MultiheadAttention(d_model, 8, batch_first=True)
-        ours = MultiHeadAttention(d_model, 8)
-        copy_weights(theirs, ours)
-        x = torch.randn(batch, n_tokens, d_model, requires_grad=True)
+    for batch, n_tokens, d_model in _SIZES:
         for is_causal in (False, True):
-            hidden = ~causal_mask(n_tokens, n_tokens) if is_causal else None  # PyTorch's module: True = hidden
-            call = functools.partial(theirs, x, x, x, attn_mask=hidden)
-            runs = {
-                "ours": functools.partial(ours, x, is_causal=is_causal),
-                "pytorch": call,
-                "pytorch_fused": functools.partial(call, need_weights=False, is_causal=is_causal),
-            }
-            seconds: dict[str, list[float]] = {name: [] for name in runs}
-            for _ in range(43):  # turn by turn, so that a slow moment of the machine slows all three
-                for name, run in runs.items():
-                    began = time.perf_counter()
-                    outputs = run()
-                    (outputs if name == "ours" else outputs[0]).sum().backward()
-                    seconds[name].append(time.perf_counter() - began)
-            kept = {name: times[3:] for name, times in seconds.items()}  # the first ones warm up
+            seconds = _seconds(_layers(batch, n_tokens, d_model, is_causal))
             row = {"batch": batch, "tokens": n_tokens, "d_model": d_model, "heads": 8, "is_causal": is_causal}
-            row |= {f"{name}_ms": round(1000 * statistics.median(times), 2) for name, times in kept.items()}
-            for name in ("pytorch", "pytorch_fused"):
-                ratios = [a / b for a, b in zip(kept["ours"], kept[name], strict=True)]
-                row[f"ratio_to_{name}"] = round(statistics.median(ratios), 2)
+            for name in ("steps", "fused", "pytorch_fused"):
+                ratios = [ours / theirs for ours, theirs in zip(seconds[name], seconds["pytorch"], strict=True)]
+                row[f"{name}_to_pytorch"] = round(statistics.median(ratios), 2)
             rows.append(row)
             print(row, flush=True)
     return rows
+
+
+def _layers(batch: int, n_tokens: int, d_model: int, is_causal: bool) -> dict[str, Callable[[], Tensor]]:
+    """Four layers with the same weights, ready to be called: two of ours, and PyTorch's with and without weights."""
+    theirs = torch.nn.MultiheadAttention(d_model, 8, batch_first=True)
+    x = torch.randn(batch, n_tokens, d_model, requires_grad=True)
+    hidden = ~causal_mask(n_tokens, n_tokens) if is_causal else None  # PyTorch's module: True = hidden
+    call = functools.partial(theirs, x, x, x, attn_mask=hidden)
+    calls = {"pytorch": lambda: call()[0], "pytorch_fused": lambda: call(need_weights=False, is_causal=is_causal)[0]}
+    for name, function in (("steps", attend_in_steps), ("fused", attend)):
+        ours = MultiHeadAttention(d_model, 8, function)
+        copy_weights(theirs, ours)
+        calls[name] = functools.partial(ours, x, is_causal=is_causal)
+    return calls
+
+
+def _seconds(calls: dict[str, Callable[[], Tensor]]) -> dict[str, list[float]]:
+    """The times of a forward and backward pass, turn by turn: a slow moment of the machine slows all of them."""
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(_TURNS):
+        for name, call in calls.items():
+            began = time.perf_counter()
+            call().sum().backward()
+            seconds[name].append(time.perf_counter() - began)
+    return {name: times[_WARM_UP:] for name, times in seconds.items()}

@@ -56,7 +56,7 @@ ex.mistake(
     "(d_k, n_heads).",
 )
 ex.mistake(
-    "pieces of n_heads numbers, in place of n_heads pieces",
+    "pieces of n_heads numbers instead of n_heads pieces",
     {"n_heads, d_model // n_heads": "d_model // n_heads, n_heads"},
     hint="n_heads is the number of pieces. Each has d_k = d_model / n_heads numbers.",
 )
@@ -300,7 +300,7 @@ ex.mistake(
     hint="Each sequence of the batch has its own weights: multiply by `batch` too.",
 )
 ex.mistake(
-    "bits in place of bytes",
+    "bits instead of bytes",
     {"return": "return 8 *"},
     hint="`bytes_per_number` counts bytes already. Do not multiply by 8.",
 )
@@ -310,7 +310,7 @@ ex.mistake(
     hint="Each number takes `bytes_per_number` bytes.",
 )
 ex.mistake(
-    "N in place of N squared",
+    "N instead of N squared",
     {" * n_keys": ""},
     hint="Every query has a weight for *every* key: queries times keys, not one of the two.",
 )

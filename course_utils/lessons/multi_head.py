@@ -1,5 +1,4 @@
-"""Lesson 06: several small attentions, the heads, side by side: what they cost, what
-they see, what they store.
+"""Lesson 06: several small attentions, the heads, side by side.
 
 Vaswani et al. 2017, section 3.2.2 (https://arxiv.org/abs/1706.03762).
 
@@ -8,9 +7,10 @@ heads times d_k is d_model. Masks are boolean, True = may attend, as in lesson 0
 number of heads that does not fit raises a ValueError.
 """
 
+import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -18,10 +18,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_utils.lessons.attention_layer import (
-    scaled_dot_product_attention,
-    similarity_scores,
-)
+from course_utils.lessons.attention_layer import similarity_scores
 from course_utils.lessons.masking import causal_mask, masked_attention, require_fit
 from course_utils.lessons.self_attention import LearnedPositions
 from course_utils.training import one_thread
@@ -30,28 +27,24 @@ from course_utils.training import one_thread
 def split_heads(
     x: Float[Tensor, "... tokens d_model"], n_heads: int
 ) -> Float[Tensor, "... heads tokens d_k"]:
-    """Cuts every vector into `n_heads` pieces of d_k = d_model / n_heads numbers, one
-    piece for each head.
+    """Cuts every vector into `n_heads` pieces, one for each head.
 
-    Head 0 gets the first d_k numbers of *every* token, head 1 the next d_k, and so on.
-    The heads stand before the tokens. d_model is a multiple of n_heads. Any number of
-    leading dimensions, also none.
+    A piece has d_k = d_model / n_heads numbers; d_model is a multiple of n_heads. Head
+    0 gets the first d_k numbers of *every* token, head 1 the next d_k, and so on. The
+    heads stand before the tokens. Any number of leading dimensions, including none.
     """
     d_model = x.shape[-1]
     if n_heads < 1 or d_model % n_heads:
-        raise ValueError(
-            f"x has shape {tuple(x.shape)}: d_model {d_model} cannot be cut into {n_heads} equal heads"
-        )
+        raise ValueError(f"{d_model} columns cannot be cut into {n_heads} equal heads")
     return x.unflatten(-1, (n_heads, d_model // n_heads)).transpose(-3, -2)
 
 
 def merge_heads(
     x: Float[Tensor, "... heads tokens d_k"],
 ) -> Float[Tensor, "... tokens heads_times_d_k"]:
-    """The way back from `split_heads`: the pieces of every token side by side, head 0
-    first.
+    """The inverse of `split_heads`: `merge_heads(split_heads(x, n))` is `x`.
 
-    Any number of leading dimensions, also none.
+    Any number of leading dimensions, including none.
     """
     return x.transpose(-3, -2).flatten(-2)
 
@@ -66,8 +59,7 @@ def multi_head_attention(
     n_heads: int,
     mask: Bool[Tensor, "..."] | None = None,
 ) -> tuple[Float[Tensor, "... queries d_out"], Float[Tensor, "... heads queries data"]]:
-    """Attention in `n_heads` heads at once (Vaswani et al. 2017): returns the outputs
-    and the weights of every head.
+    """Attention in `n_heads` heads: returns the outputs and the weights of every head.
 
     `queries @ w_q`, `data @ w_k` and `data @ w_v` are cut into heads. Each head does
     the attention of lesson 05 on its own pieces, with the scale √d_k of one head. Their
@@ -75,10 +67,10 @@ def multi_head_attention(
     is the case in which `queries` and `data` are the same tensor.
 
     `mask` is True where a query may attend: (queries, data), or with as many dimensions
-    as the weights, each of their size or 1; a 1 in place of the heads stands for "the
+    as the weights, each of their size or 1; a 1 where the heads would stand means "the
     same mask in all heads". A query that may attend to nothing gets weights and outputs
-    of zero. Any number of leading dimensions, also none; dtype and device follow the
-    inputs.
+    of zero. Any number of leading dimensions, including none; dtype and device follow
+    the inputs.
     """
     q = split_heads(queries @ w_q, n_heads)
     k = split_heads(data @ w_k, n_heads)
@@ -90,25 +82,14 @@ def multi_head_attention(
 def attention_matrix_bytes(
     n_queries: int, n_keys: int, n_heads: int, bytes_per_number: int, batch: int = 1
 ) -> int:
-    """Bytes of the attention weights of one layer: every head of every sequence has one
-    for each query and key.
+    """How many bytes the attention weights of one layer take, as an int.
 
-    A number of float32 has 4 bytes; float16 and bfloat16 have 2.
+    Every head of every sequence has a weight for each query and key.
     """
     return batch * n_heads * n_queries * n_keys * bytes_per_number
 
 
-# ------------------------------------------------------------------ the layer that
-# later lessons use
-
-# Attend(queries, keys, values, mask, is_causal=...)
-Attend = Callable[..., Float[Tensor, "... queries d_v"]]
-Queries, Data = (
-    Float[Tensor, "... queries d_model"],
-    Float[Tensor, "... data d_model"] | None,
-)
-Mask, Heads = Bool[Tensor, "..."] | None, Float[Tensor, "... heads _ d_k"]
-Weights = Float[Tensor, "... heads queries data"]
+# ------------------------------------------------------------------ the layer
 
 
 def joint_mask(
@@ -117,18 +98,29 @@ def joint_mask(
     mask: Bool[Tensor, "..."] | None,
     is_causal: bool,
 ) -> Bool[Tensor, "..."] | None:
-    """True where `mask` allows it and, if `is_causal`, the causal mask too; None where
-    there is no mask at all.
+    """True where `mask` and, if `is_causal`, lesson 05's causal mask allow it.
 
-    The causal mask is aligned to the end. Raises ValueError when `mask` does not fit
-    (see `require_fit`).
+    None where there is no mask at all. Raises ValueError when `mask` does not fit (see
+    `require_fit`).
     """
     if mask is not None:
         require_fit(mask, torch.Size((*queries.shape[:-1], keys.shape[-2])))
     if not is_causal:
         return mask
-    causal = causal_mask(queries.shape[-2], keys.shape[-2]).to(queries.device)
+    causal = causal_mask(queries.shape[-2], keys.shape[-2], device=queries.device)
     return causal if mask is None else mask & causal
+
+
+def attend_in_steps(
+    queries: Float[Tensor, "... queries d_k"],
+    keys: Float[Tensor, "... keys d_k"],
+    values: Float[Tensor, "... keys d_v"],
+    mask: Bool[Tensor, "..."] | None = None,
+    is_causal: bool = False,
+) -> Float[Tensor, "... queries d_v"]:
+    """The outputs of lesson 05's attention: scores, then weights, then sums."""
+    mask = joint_mask(queries, keys, mask, is_causal)
+    return masked_attention(queries, keys, values, mask)[0]
 
 
 def attend(
@@ -138,37 +130,10 @@ def attend(
     mask: Bool[Tensor, "..."] | None = None,
     is_causal: bool = False,
 ) -> Float[Tensor, "... queries d_v"]:
-    """The outputs of `masked_attention`, with fewer passes over the large matrix of
-    scores.
+    """The same outputs from PyTorch's own function, which returns no weights.
 
-    The mask becomes numbers to add, 0 and -inf, which are small when the mask is the
-    same for all heads. A query that may attend to nothing gets outputs of zero at the
-    end. Hidden scores must be finite numbers.
-    """
-    mask = joint_mask(queries, keys, mask, is_causal)
-    if mask is None:
-        return scaled_dot_product_attention(queries, keys, values)[0]
-    scores = similarity_scores(queries / queries.shape[-1] ** 0.5, keys)
-    sees_something = mask.any(dim=-1, keepdim=True)
-    hide = torch.zeros_like(mask, dtype=scores.dtype).masked_fill(
-        sees_something & ~mask, -torch.inf
-    )
-    outputs = torch.softmax(scores + hide, dim=-1) @ values
-    return outputs.masked_fill(~sees_something, 0)
-
-
-def pytorch_attend(
-    queries: Float[Tensor, "... queries d_k"],
-    keys: Float[Tensor, "... keys d_k"],
-    values: Float[Tensor, "... keys d_v"],
-    mask: Bool[Tensor, "..."] | None = None,
-    is_causal: bool = False,
-) -> Float[Tensor, "... queries d_v"]:
-    """The same outputs from PyTorch's own kernel, which does all steps in one and
-    returns no weights.
-
-    PyTorch aligns `is_causal` to the start and takes it without a mask only, so
-    elsewhere it gets our mask.
+    PyTorch aligns `is_causal` to the first key, and takes it without a mask only. In
+    all other cases it gets our mask.
     """
     if mask is not None or queries.shape[-2] != keys.shape[-2]:
         mask, is_causal = joint_mask(queries, keys, mask, is_causal), False
@@ -177,62 +142,77 @@ def pytorch_attend(
     )
 
 
-class MultiHeadAttention(nn.Module):
-    """Multi-head attention with learned projections and biases, as
-    `nn.MultiheadAttention` has them.
+class HeadProjections(nn.Module):
+    """The learned matrices of multi-head attention, and the cut into heads."""
 
-    `attend(q, k, v, mask, is_causal=...)` does the attention inside the heads and
-    returns the outputs. Any function that computes the same can stand there. `mask`:
-    see `multi_head_attention`.
-    """
-
-    def __init__(
-        self, d_model: int, n_heads: int, attend: Attend = attend, bias: bool = True
-    ) -> None:
+    def __init__(self, d_model: int, n_heads: int, bias: bool = True) -> None:
         super().__init__()
         if n_heads < 1 or d_model % n_heads:
             raise ValueError(
-                f"d_model {d_model} cannot be cut into {n_heads} equal heads"
+                f"{d_model} columns cannot be cut into {n_heads} equal heads"
             )
-        self.n_heads, self.attend = n_heads, attend
+        self.n_heads = n_heads
         self.to_queries = nn.Linear(d_model, d_model, bias)
         self.to_keys = nn.Linear(d_model, d_model, bias)
         self.to_values = nn.Linear(d_model, d_model, bias)
         self.output = nn.Linear(d_model, d_model, bias)
 
-    def project(self, x: Queries, data: Data = None) -> tuple[Heads, Heads, Heads]:
-        """Queries from `x`, keys and values from `data` (without it: from `x` too), cut
-        into heads.
-        """
-        data = x if data is None else data
-        projected = self.to_queries(x), self.to_keys(data), self.to_values(data)
-        q, k, v = (split_heads(vectors, self.n_heads) for vectors in projected)
-        return q, k, v
+    def project(
+        self,
+        x: Float[Tensor, "... queries d_model"],
+        data: Float[Tensor, "... data d_model"],
+    ) -> tuple[
+        Float[Tensor, "... heads queries d_k"],
+        Float[Tensor, "... heads data d_k"],
+        Float[Tensor, "... heads data d_k"],
+    ]:
+        """Queries from `x`, keys and values from `data`, all cut into heads."""
+        q = split_heads(self.to_queries(x), self.n_heads)
+        k = split_heads(self.to_keys(data), self.n_heads)
+        return q, k, split_heads(self.to_values(data), self.n_heads)
+
+
+class MultiHeadAttention(HeadProjections):
+    """Self-attention over `x`, or attention of `x` over `data`, in `n_heads` heads.
+
+    `attend(queries, keys, values, mask, is_causal=...)` is what happens in each head.
+    Masks are those of `multi_head_attention`.
+    """
+
+    def __init__(
+        self, d_model: int, n_heads: int, attend: Callable = attend, bias: bool = True
+    ) -> None:
+        super().__init__(d_model, n_heads, bias)
+        self.attend = attend
 
     def forward(
-        self, x: Queries, data: Data = None, mask: Mask = None, is_causal: bool = False
-    ) -> Queries:
-        """Self-attention over `x`, or attention of `x` over `data`."""
-        q, k, v = self.project(x, data)
+        self,
+        x: Float[Tensor, "... queries d_model"],
+        data: Float[Tensor, "... data d_model"] | None = None,
+        mask: Bool[Tensor, "..."] | None = None,
+        is_causal: bool = False,
+    ) -> Float[Tensor, "... queries d_model"]:
+        q, k, v = self.project(x, x if data is None else data)
         return self.output(merge_heads(self.attend(q, k, v, mask, is_causal=is_causal)))
 
     def weights(
-        self, x: Queries, data: Data = None, mask: Mask = None, is_causal: bool = False
-    ) -> Weights:
-        """The weights of every head, for maps: computed anew with lesson 05's
-        attention, whatever `attend` is.
-        """
-        q, k, v = self.project(x, data)
+        self,
+        x: Float[Tensor, "... queries d_model"],
+        data: Float[Tensor, "... data d_model"] | None = None,
+        mask: Bool[Tensor, "..."] | None = None,
+        is_causal: bool = False,
+    ) -> Float[Tensor, "... heads queries data"]:
+        """The weights of every head, for maps: by lesson 05, whatever `attend` is."""
+        q, k, v = self.project(x, x if data is None else data)
         return masked_attention(q, k, v, joint_mask(q, k, mask, is_causal))[1]
 
 
 @torch.no_grad()
-def copy_weights(theirs: nn.MultiheadAttention, ours: MultiHeadAttention) -> None:
-    """Puts the weights of PyTorch's module into ours. PyTorch keeps the three
-    projections in one matrix.
+def copy_weights(theirs: nn.MultiheadAttention, ours: HeadProjections) -> None:
+    """Puts the weights of PyTorch's module into ours.
 
-    Raises ValueError when only one of the two has biases; other differences of size
-    raise in `copy_`.
+    PyTorch keeps the three projections in one matrix. Raises ValueError when only one
+    of the two has biases; other differences of size raise in `copy_`.
     """
     if (theirs.in_proj_bias is None) != (ours.to_queries.bias is None):
         raise ValueError("one of the two modules has biases, the other one has none")
@@ -250,15 +230,13 @@ def copy_weights(theirs: nn.MultiheadAttention, ours: MultiHeadAttention) -> Non
         ours.output.bias.copy_(theirs.out_proj.bias)
 
 
-# ------------------------------------------------------------------ a task with two
-# relations
+# ------------------------------------------------------------------ two relations
 
 N_PEOPLE, N_LETTERS = 8, 8
 
 
 class TableBatch(NamedTuple):
-    """People round a table. Each one has a letter, and a colour that exactly one other
-    person has too.
+    """People round a table. Each has a letter, and a colour that one other has too.
 
     `asked[..., 0]` is the seat to the left (seat 0 has the last seat at its left),
     `asked[..., 1]` the seat of the person with the same colour. `answers` are the
@@ -295,9 +273,7 @@ def tables(
 
 
 class TableModel(nn.Module):
-    """Answers two questions for every person with one attention layer, and nothing
-    around it but a linear layer.
-    """
+    """Answers two questions for every person: one attention, and one linear layer."""
 
     def __init__(self, n_heads: int, d_model: int = 32) -> None:
         super().__init__()
@@ -308,20 +284,14 @@ class TableModel(nn.Module):
         self.answers = nn.Linear(d_model, 2 * N_LETTERS)
 
     def vectors(self, batch: TableBatch) -> Float[Tensor, "batch people d_model"]:
-        """One vector for each person: the sum of what stands for letter, colour and
-        seat.
-        """
-        return (
-            self.letters(batch.letters)
-            + self.colours(batch.colours)
-            + self.seats(N_PEOPLE)
-        )
+        """One vector for each person: those of letter, colour and seat, added."""
+        people = self.letters(batch.letters) + self.colours(batch.colours)
+        return people + self.seats(N_PEOPLE)
 
     def forward(self, batch: TableBatch) -> Float[Tensor, "batch people 2 letters"]:
         """The logits of both answers."""
-        return self.answers(self.attention(self.vectors(batch))).unflatten(
-            -1, (2, N_LETTERS)
-        )
+        logits = self.answers(self.attention(self.vectors(batch)))
+        return logits.unflatten(-1, (2, N_LETTERS))
 
     def weights(self, batch: TableBatch) -> Float[Tensor, "batch heads people people"]:
         """Where each head looks."""
@@ -341,30 +311,26 @@ def table_accuracy(model: nn.Module, batch: TableBatch) -> Float[Tensor, " 2"]:
 
 @torch.no_grad()
 def relation_weights(model: TableModel, batch: TableBatch) -> Float[Tensor, "heads 2"]:
-    """How much weight each head gives to the left neighbour and to the partner, where
-    these are two people.
+    """The weight that each head gives to the left neighbour and to the partner.
 
-    The mean over the people for whom they are: where both are one person, all the
+    The mean over the people for whom these are two: where both are one person, all the
     weight would count twice.
     """
-    weights = model.weights(batch).movedim(1, -2)  # (batch, people, heads, people)
-    # (cases, heads, people)
-    weights = weights[batch.asked[..., 0] != batch.asked[..., 1]]
-    asked = batch.asked[batch.asked[..., 0] != batch.asked[..., 1]]  # (cases, 2)
-    return weights.gather(-1, asked.unsqueeze(1).expand(-1, weights.shape[1], -1)).mean(
-        dim=0
-    )
+    two = batch.asked[..., 0] != batch.asked[..., 1]
+    asked = batch.asked[two].unsqueeze(1)  # (cases, 1, 2)
+    weights = model.weights(batch).movedim(1, -2)[two]  # (cases, heads, people)
+    return weights.gather(-1, asked.expand(-1, weights.shape[1], -1)).mean(dim=0)
 
 
-# ------------------------------------------------------------------ bad initial values,
-# many seeds at once
+# ------------------------------------------------------------------ many bad starts
 
 N_TOKENS, N_VALUES, N_NOISE = 8, 8, 4
 
 
 class Markers(NamedTuple):
-    """Tokens of [value, one-hot | mark, 1 for exactly one token | noise]; `answers` are
-    the marked tokens' values.
+    """Tokens of [value, one-hot | mark, 1 for exactly one token | noise].
+
+    `answers` are the marked tokens' values.
     """
 
     tokens: Float[Tensor, "seeds batch tokens features"]
@@ -388,10 +354,10 @@ def markers(n_seeds: int, batch_size: int, generator: torch.Generator) -> Marker
 
 
 class ManyModels(nn.Module):
-    """`n_seeds` small models side by side, which share nothing: one query, one
-    attention layer, no residual.
+    """`n_seeds` small models side by side, which share nothing.
 
-    The query and the key matrix start `gain` times as large as is usual. With
+    Each has one query and one attention layer, and no path around the attention. The
+    query and the key matrix start `gain` times as large as is usual. With
     `equal_queries` the query of every head starts with the same length, as long as it
     is on average.
     """
@@ -456,9 +422,7 @@ def train_many(
     equal_queries: bool = False,
     seed: int = 0,
 ) -> Float[Tensor, " seeds"]:
-    """Trains `n_seeds` models at once with Adam and returns the accuracy of each on 500
-    new examples.
-    """
+    """Trains `n_seeds` models at once and returns the accuracy of each on new cases."""
     generator = torch.Generator().manual_seed(seed)
     models = ManyModels(n_seeds, n_heads, gain, generator, equal_queries)
     optimizer = torch.optim.Adam(models.parameters(), lr=1e-2, fused=True)
@@ -478,19 +442,29 @@ def train_many(
         )
 
 
+def wilson_interval(n_right: int, n: int) -> tuple[float, float]:
+    """The 95% confidence interval of a share of `n_right` in `n` (Wilson 1927)."""
+    z = 1.96  # a normal number is within 1.96 deviations of its mean in 95% of cases
+    middle = n_right + z**2 / 2
+    half = z * (n_right * (1 - n_right / n) + z**2 / 4) ** 0.5
+    return (middle - half) / (n + z**2), (middle + half) / (n + z**2)
+
+
 # ------------------------------------------------------------------ memory
 
 _MEASURE = """
 import sys
 import torch
-from course_utils.lessons.multi_head import peak_memory
-from course_utils.lessons.attention_layer import scaled_dot_product_attention
+from course_utils.lessons import multi_head
 
-n_tokens, n_heads = map(int, sys.argv[1:])
-q, k, v = torch.randn(3, n_heads, n_tokens, 16)
-before = peak_memory()
-outputs, weights = scaled_dot_product_attention(q, k, v)
-print(peak_memory() - before)
+attend = getattr(multi_head, sys.argv[1])
+n_heads, is_causal, *sizes = map(int, sys.argv[2:])
+vectors = torch.randn(3, 1, n_heads, max(sizes), 16)
+before = None
+for n in (16, *sizes):  # the first run loads what PyTorch loads once
+    attend(*vectors[..., :n, :].contiguous(), is_causal=bool(is_causal))
+    before = before or multi_head.peak_memory()
+    print(multi_head.peak_memory() - before)
 """
 
 
@@ -499,12 +473,8 @@ def peak_memory() -> int:
     # `getrusage` would also count what the parent had before this process was started
     if sys.platform == "linux":
         with open("/proc/self/status", encoding="utf-8") as status:
-            return (
-                next(
-                    int(line.split()[1]) for line in status if line.startswith("VmHWM")
-                )
-                * 1024
-            )
+            line = next(line for line in status if line.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024
     if sys.platform == "win32":
         import psutil
 
@@ -514,11 +484,17 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def measured_attention_bytes(n_tokens: int, n_heads: int) -> int:
-    """By how much one attention of `n_tokens` over themselves raises the peak memory of
-    a fresh process.
+def measured_attention_bytes(
+    attend: Callable, n_tokens: Sequence[int], n_heads: int, is_causal: bool = False
+) -> list[int]:
+    """By how much an attention over N tokens raises the peak memory of a new process.
+
+    `attend` is `attend_in_steps` or `attend`, in float32 with 16 columns a head;
+    `n_tokens` are rising numbers N, because a peak never falls.
     """
-    command = [sys.executable, "-c", _MEASURE, str(n_tokens), str(n_heads)]
-    return int(
-        subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    )
+    settings = (attend.__name__, n_heads, int(is_causal), *n_tokens)
+    command = [sys.executable, "-c", _MEASURE, *map(str, settings)]
+    # Linux then gives every large block back when it is freed; others do it anyway
+    env = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "1000000"}
+    run = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
+    return [int(line) for line in run.stdout.split()][1:]
