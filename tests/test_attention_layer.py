@@ -267,6 +267,8 @@ def test_the_stored_trainings_show_what_the_lesson_says() -> None:
     assert min(rows["without", 4]) > max(rows["without", 16]) > max(without)
     assert mean(rows["without, all steps smaller", 64]) < mean(without)
     assert mean(without) < mean(rows["without, three times the steps", 64]) < 0.5
+    smaller_and_longer = rows["without, 3 times as many smaller steps", 64]
+    assert mean(rows["without, three times the steps", 64]) < mean(smaller_and_longer) and max(smaller_and_longer) < 0.5
     for part in ("start", "move"):
         right = rows[f"without, W_Q and W_K {part} {'smaller' if part == 'start' else 'slower'}", 64]
         assert mean(without) + 0.05 < mean(right) < 0.8

@@ -27,6 +27,7 @@ def scale() -> list[dict[str, Any]]:
         *({"reader": "without", "d_k": d_k} for d_k in (4, 16, 64)),
         {"reader": "without, three times the steps", "d_k": 64, "steps": 3 * STEPS},
         {"reader": "without, all steps smaller", "d_k": 64, "all_slower": ROOT},
+        {"reader": "without, 3 times as many smaller steps", "d_k": 64, "all_slower": ROOT, "steps": 3 * STEPS},
         {"reader": "without, W_Q and W_K start smaller", "d_k": 64, "start": 1 / ROOT},
         {"reader": "without, W_Q and W_K move slower", "d_k": 64, "slower": ROOT},
         {"reader": "without, W_Q and W_K both", "d_k": 64, "start": 1 / ROOT, "slower": ROOT},

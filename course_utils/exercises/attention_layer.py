@@ -178,6 +178,16 @@ ex.mistake(
     hint="Query i meets key i only: draws dot products, not draws × draws. Multiply number by number, then sum.",
 )
 ex.mistake(
+    "every query with every key, one variance for everything",
+    lambda queries, keys: similarity_scores(queries, keys).var(),
+    hint="Query i meets key i only: draws dot products, not draws × draws. Multiply number by number, then sum.",
+)
+ex.mistake(
+    "every query with every key, with `.T`",
+    lambda queries, keys: (queries @ keys.permute(*reversed(range(keys.dim())))).var(),
+    hint="Query i meets key i only: draws dot products, not draws × draws. Multiply number by number, then sum.",
+)
+ex.mistake(
     "the mean of the squares",
     {"var(dim=-1)": "square().mean(dim=-1)"},
     hint="A variance measures distances from the mean. Subtract the mean of the dot products first.",
@@ -200,6 +210,16 @@ ex.mistake(
     "the products are not summed",
     {"sum(dim=-1)": "flatten(-2)"},
     hint="You took the variance of single products. A dot product is their sum over d_k; take that first.",
+)
+ex.mistake(
+    "one variance of all products",
+    {".sum(dim=-1).var(dim=-1)": ".var()"},
+    hint="You took the variance of single products. A dot product is their sum over d_k; take that first.",
+)
+ex.mistake(
+    "a variance for each draw",
+    {".sum(dim=-1).var(dim=-1)": ".var(dim=-1)"},
+    hint="The d_k products of one draw are first summed to its dot product. The variance then is over the draws.",
 )
 ex.mistake(
     "a variance for each of the d_k products",
@@ -318,6 +338,11 @@ ex.mistake(
     hint="√d_k is not always a whole number. Leave out `int(…)` and `//`: √8 is 2.83, not 2.",
 )
 ex.mistake(
+    "the root of a float32 tensor",
+    {"d_k**0.5": "torch.sqrt(torch.tensor(d_k))"},
+    hint="`torch.sqrt(torch.tensor(d_k))` is float32: too few digits for float64 inputs. `d_k**0.5` is exact enough.",
+)
+ex.mistake(
     "always divided by 2",
     {"d_k**0.5": "2"},
     hint="2 is √d_k only where d_k is 4. Compute it from the shape: `queries.shape[-1] ** 0.5`.",
@@ -366,6 +391,11 @@ ex.mistake(
     "`dim=0` in the softmax",
     {"dim=-1": "dim=0"},
     hint="`dim=0` is the first dimension. The softmax runs over the keys, the last dimension: `dim=-1`.",
+)
+ex.mistake(
+    "a softmax without `dim`",
+    {"dim=-1": "dim=0 if scores.dim() in (0, 1, 3) else 1"},
+    hint="`F.softmax(scores)` without `dim` guesses a dimension. Name the keys, the last one: `dim=-1`.",
 )
 ex.mistake(
     "keys and values swapped",
@@ -545,6 +575,16 @@ ex.mistake(
     "the matrices transposed",
     {ATTENTION: "scaled_dot_product_attention(queries @ w_q.T, data @ w_k.T, data @ w_v.T)"},
     hint="`nn.Linear` keeps its matrix transposed; here vectors are rows and `x @ w` is all. No `.T` is needed.",
+)
+ex.mistake(
+    "the matrices stand on the left",
+    {ATTENTION: "scaled_dot_product_attention(w_q @ queries, w_k @ data, w_v @ data)"},
+    hint="Vectors are rows here, so the matrix stands on the right: `queries @ w_q`.",
+)
+ex.mistake(
+    "the matrices stand on the left, transposed",
+    {ATTENTION: "scaled_dot_product_attention(w_q.T @ queries, w_k.T @ data, w_v.T @ data)"},
+    hint="Vectors are rows here, so the matrix stands on the right: `queries @ w_q`.",
 )
 ex.mistake(
     "the queries make the values",

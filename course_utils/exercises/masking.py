@@ -188,6 +188,12 @@ ex.mistake(
     hint="The real tokens stand first in each row, and the padding after them.",
 )
 ex.mistake(
+    "a full row for each query",
+    {"return keys <": "return keys.repeat(n_keys, 1) <"},
+    hint="The values are right, but all rows are the same: keep one, of shape (batch, 1, n_keys). There may be another "
+    "number of queries than of keys.",
+)
+ex.mistake(
     "only for shape (batch,)",
     {"lengths[..., None, None]": "lengths.reshape(-1, 1, 1)"},
     hint="`lengths` may have any number of dimensions: `lengths[..., None, None]`.",
@@ -350,6 +356,31 @@ ex.mistake(
     )((scores - scores.amax(dim=-1, keepdim=True)).exp() * mask),
     hint="On paper this is right. But a hidden score may be so large that nothing is left for the visible ones. Hide "
     "the scores *before* the softmax, and before you look for the largest.",
+)
+ex.mistake(
+    "`exp` becomes infinite",
+    lambda scores, mask: (lambda powers: powers / powers.sum(-1, keepdim=True).clamp(min=1e-30))(scores.exp() * mask),
+    hint="`exp` of a large score is infinity, and of a very small one 0. `torch.softmax` subtracts the largest score "
+    "first. Hide with -inf, then call it.",
+)
+ex.mistake(
+    "`exp` of the visible scores becomes infinite",
+    lambda scores, mask: (lambda powers: powers / powers.sum(-1, keepdim=True).clamp(min=1e-30))(
+        scores.masked_fill(~mask, -torch.inf).exp()
+    ),
+    hint="`exp` of a large score is infinity, and of a very small one 0. `torch.softmax` subtracts the largest score "
+    "first: call it on the scores that you have filled with -inf.",
+)
+ex.mistake(
+    "a large negative number added",
+    lambda scores, mask: torch.softmax(scores + ~mask * -1e4, dim=-1),
+    hint="A hidden score of 5000, infinity or NaN stays too large, or NaN, when a number is added to it. `masked_fill` "
+    "replaces a score, whatever it was; fill with -inf, and care for rows in which everything is hidden.",
+)
+ex.mistake(
+    "the softmax over dimension 1",
+    {"torch.softmax(scores, dim=-1)": "torch.softmax(scores, dim=1)"},
+    hint="With leading dimensions, dimension 1 is not that of the keys. The keys are the last one: dim=-1.",
 )
 ex.mistake(
     "NaN where everything is hidden",
@@ -668,4 +699,26 @@ ex.mistake(
     "takes NaN for an answer",
     {"outputs.isnan().any()": "False"},
     hint="NaN equals nothing, not even itself, so this tells nothing about the future. Raise a ValueError.",
+)
+ex.mistake(
+    "cuts the future off",
+    {"torch.cat([inputs[:, :t], others[:, t:]], dim=1)": "inputs[:, :t]"},
+    hint="Keep the length: replace the inputs from t on, do not cut them off. A model without any leak may round "
+    "otherwise, or give another output, when the length is another one.",
+)
+ex.mistake(
+    "overlooks very small changes",
+    {"torch.equal(": "torch.allclose("},
+    hint="`allclose` forgives small differences. Both runs do the same operations on the same past: compare exactly, "
+    "with `torch.equal`.",
+)
+ex.mistake(
+    "compares output t - 1 only",
+    {"[:, :t], outputs[:, :t]": "[:, t - 1], outputs[:, t - 1]"},
+    hint="Input t may leak into *any* earlier output. Compare all outputs before t: `[:, :t]`.",
+)
+ex.mistake(
+    "tries one time only, in the middle",
+    {TIMES: "range(inputs.shape[1] // 2, inputs.shape[1] // 2 + 1)"},
+    hint="A leak between two positions on the same side of the middle is missed. Try every time t from 1 on.",
 )

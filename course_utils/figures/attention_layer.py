@@ -75,7 +75,7 @@ def keys_that_count(raw: Mapping[int, float], scaled: Mapping[int, float], n_key
     axes.annotate(
         f"all {n_keys} keys", (4, n_keys), xytext=(-6, -11), textcoords="offset points", color=COLOURS["grey"]
     )
-    axes.set(ylabel=f"keys that hold {share:.0%}\nof the weight", ylim=(0, 1.08 * n_keys))
+    axes.set(ylabel=f"keys that hold {100 * share:.0f} %\nof the weight", ylim=(0, 1.08 * n_keys))
     axes.legend(loc="center right", bbox_to_anchor=(1, 0.45))
     _widths(axes, raw)
     return figure
@@ -91,7 +91,17 @@ def saturation(raw: Mapping[int, Sequence[float]], scaled: Mapping[int, Sequence
         entropies, medians, means = zip(*values.values(), strict=True)
         left.plot(list(values), entropies, marker="o", color=colour, linewidth=2)
         right.plot(list(values), medians, marker="o", color=colour, linewidth=2, label=f"{label}, median")
-        right.plot(list(values), means, marker=".", color=colour, linewidth=1.2, linestyle="--", label=f"{label}, mean")
+        right.plot(
+            list(values),
+            means,
+            marker="s",
+            markersize=8,
+            markerfacecolor="none",
+            color=colour,
+            linewidth=1.2,
+            linestyle="--",
+            label=f"{label}, mean",
+        )
     left.axhline(highest, color=COLOURS["grey"], linestyle="--", linewidth=1.2)
     left.text(4, highest + 0.08, "all weights equal", color=COLOURS["grey"], fontsize=9)
     left.set(ylabel="entropy of the weights (nats)", ylim=(0, highest + 0.6))
@@ -116,7 +126,9 @@ def shares(rows: Mapping[str, Sequence[float]], chance: float) -> Figure:
     axes.barh(labels, [mean(shares) for shares in values], color=colours, height=0.6, alpha=0.75)
     for place, seeds in enumerate(values):
         axes.scatter(seeds, [place] * len(seeds), color=COLOURS["black"], s=14, zorder=3)
-        axes.annotate(f"{mean(seeds):.0%}", (max(seeds), place), xytext=(7, 0), textcoords="offset points", va="center")
+        axes.annotate(
+            f"{100 * mean(seeds):.0f} %", (max(seeds), place), xytext=(7, 0), textcoords="offset points", va="center"
+        )
     axes.axvline(chance, color=COLOURS["grey"], linestyle="--", linewidth=1.2)
     axes.set(xlabel="share of right answers on new cards (dashed: guessing)", xlim=(0, 1.12))
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
@@ -138,12 +150,14 @@ def training(
         left.plot(range(1, len(smooth) + 1), smooth, color=colour, linewidth=2)
     for place, (label, colour) in enumerate(reversed(order.items())):
         dots.scatter(right[label], [place] * len(right[label]), color=colour, s=36, alpha=0.8)
-        words = f"{min(right[label]):.0%} to {max(right[label]):.0%}"
-        middle = min(max(mean(right[label]), 0.28), 0.88)  # so that the words stay inside
-        dots.annotate(words, (middle, place), xytext=(0, 8), textcoords="offset points", ha="center")
+        least, most = (100 * extreme(right[label]) for extreme in (min, max))
+        side, x, gap = ("left", most, 8) if most < 75 else ("right", least, -8)  # where the words have room
+        words = f"{least:.0f} to {most:.0f} %"
+        dots.annotate(words, (x / 100, place), xytext=(gap, 0), textcoords="offset points", ha=side, va="center")
     left.axhline(chance[0], color=COLOURS["grey"], linestyle="--", linewidth=1.2)
+    left.text(len(losses[next(iter(losses))]), chance[0] + 0.08, "guessing", color=COLOURS["grey"], ha="right")
     left.set(xlabel="training step", ylabel="loss (nats per question)", ylim=(0, 4.2))
-    dots.axvline(chance[1], color=COLOURS["grey"], linestyle="--", linewidth=1.2)
+    dots.axvline(chance[1], color=COLOURS["grey"], linestyle="--", linewidth=1.2, zorder=0)
     dots.set_yticks(range(len(order)), list(order)[::-1])
     for tick, colour in zip(dots.get_yticklabels(), list(order.values())[::-1], strict=True):
         tick.set(color=colour, fontweight="bold")

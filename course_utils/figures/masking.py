@@ -33,6 +33,7 @@ def next_character(text: str) -> Figure:
         axes.text(0.1, y, label, color=colour, va="center")
         for i, letter in enumerate(letters):
             box(axes, 3.2 + gap * (i + 0.5), y, size, size, letter, colour, size=11)
+    axes.text(0.1, 2.1, "also given", color=FUTURE, va="center")
     for i in range(n):
         x = 3.2 + gap * (i + 0.5)
         arrow(axes, (x, 1.45), (x, 2.75), COLOURS["grey"])
@@ -67,7 +68,7 @@ def _draw_table(axes: Axes, table: Bool[Tensor, "rows columns"], rows: Sequence[
     if table.dtype != torch.bool:
         lowest = table[visible].min().item() - 1
         _draw_numbers(axes, table, lambda value: (value - lowest) / -lowest, "{:g}".format)
-    if table.numel() <= 60:
+    if table.numel() <= 150:
         for i, j in (~visible).nonzero().tolist():
             axes.text(j, i, "×", ha="center", va="center", color=COLOURS["grey"])
     _name_cells(axes, rows, columns)
@@ -155,10 +156,11 @@ def honest_curves(curves: Mapping[str, Sequence[Sequence[float]]], *, levels: Ma
             axes.plot(given, losses, color=COLOURS[colour], linewidth=0.8, alpha=0.55)
         means = [sum(losses) / len(losses) for losses in zip(*seeds, strict=True)]
         axes.plot(given, means, color=COLOURS[colour], linewidth=1.8, marker="o", markersize=3.5, label=label)
-    for (label, loss), line in zip(levels.items(), ("--", ":"), strict=False):
+    for (label, loss), line in zip(levels.items(), ("--", ":", "-."), strict=False):
         _level(axes, loss, label, line)
-    axes.set(xlabel="characters given", ylabel="loss (nats)", ylim=(0, None))
-    axes.legend(loc="upper right")
+    highest = max(loss for seeds in curves.values() for losses in seeds for loss in losses)
+    axes.set(xlabel="characters given", ylabel="loss (nats)", ylim=(0, 1.35 * highest))
+    axes.legend(loc="upper right", ncols=2)
     return figure
 
 

@@ -172,8 +172,9 @@ def leaks_future(
 
     `seed` decides which other inputs are tried, and what dropout draws. Afterwards the
     model (mode, parameters, buffers), `inputs` and PyTorch's random state are as they
-    were. Raises ValueError when outputs are NaN, in one mode or both: NaN does not even
-    equal itself, so nothing could be seen.
+    were (buffers are what a model keeps besides its parameters). Raises ValueError when
+    outputs are NaN, in one mode or both, unless a leak was found before: NaN does not
+    even equal itself, so nothing could be seen.
     """
 
     def run(x: Tensor, training: bool) -> Tensor:

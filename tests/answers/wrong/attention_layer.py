@@ -107,6 +107,21 @@ def score_variance__squares_minus_squared_mean(queries, keys):
     return ((scores**2).mean(-1) - scores.mean(-1) ** 2) * n / (n - 1)
 
 
+def score_variance__sum_forgotten(queries, keys):
+    """The variance of all single products: they are not summed to dot products."""
+    return torch.var(queries * keys)
+
+
+def score_variance__var_over_d_k(queries, keys):
+    """The products are not summed, and the variance is over d_k, not over the draws."""
+    return (queries * keys).var(dim=-1)
+
+
+def score_variance__table_turned_with_t(queries, keys):
+    """All pairs instead of query i with key i, and `.T` turns all dimensions."""
+    return (queries @ keys.T).var()
+
+
 def score_variance__multiplied_in_place(queries, keys):
     """`*=` writes the products into the queries, an input."""
     queries *= keys
@@ -147,6 +162,19 @@ def scaled_dot_product_attention__len_of_the_first_query(queries, keys, values):
     scores = similarity_scores(queries, keys) / len(queries[0]) ** 0.5
     weights = scores.softmax(-1)
     return weights.matmul(values), weights
+
+
+def scaled_dot_product_attention__root_of_a_tensor(queries, keys, values):
+    """The root of d_k is a tensor of float32: too few digits for float64."""
+    d_k = torch.tensor(queries.shape[-1], dtype=torch.float32)
+    weights = torch.softmax(similarity_scores(queries, keys) / torch.sqrt(d_k), dim=-1)
+    return weights @ values, weights
+
+
+def scaled_dot_product_attention__softmax_without_dim(queries, keys, values):
+    """`F.softmax` without `dim` takes dimension 0 or 1, depending on how many."""
+    weights = F.softmax(similarity_scores(queries, keys) / queries.shape[-1] ** 0.5)
+    return weights @ values, weights
 
 
 def scaled_dot_product_attention__scale_after_softmax(queries, keys, values):
@@ -245,6 +273,11 @@ def cross_attention__matrices_as_in_linear(queries, data, w_q, w_k, w_v):
     """`F.linear` multiplies by the matrices transposed."""
     q, k, v = F.linear(queries, w_q), F.linear(data, w_k), F.linear(data, w_v)
     return scaled_dot_product_attention(q, k, v)
+
+
+def cross_attention__matrix_first(queries, data, w_q, w_k, w_v):
+    """`w @ x` treats vectors as columns; here they are rows."""
+    return scaled_dot_product_attention(w_q @ queries, w_k @ data, w_v @ data)
 
 
 def cross_attention__scale_before_the_projection(queries, data, w_q, w_k, w_v):

@@ -114,6 +114,12 @@ def padding_mask__square(lengths, n_keys):
     return real[..., :, None] & real[..., None, :]
 
 
+def padding_mask__one_row_for_each_query(lengths, n_keys):
+    """The row of keys is repeated for n_keys queries, not kept once."""
+    row = torch.arange(n_keys, device=lengths.device) < lengths.unsqueeze(-1)
+    return row.unsqueeze(-2).expand(*lengths.shape, n_keys, n_keys)
+
+
 def padding_mask__on_the_cpu(lengths, n_keys):
     """The positions have no device: they stay on the CPU, wherever lengths are."""
     return torch.arange(n_keys) < lengths[..., None, None]
@@ -183,6 +189,32 @@ def masked_softmax__empty_rows_stay_nan(scores, mask):
     """Empty rows are NaN after the softmax, and NaN times 0 is NaN."""
     hidden = scores.masked_fill(mask == 0, float("-inf"))
     return torch.softmax(hidden, dim=-1) * mask
+
+
+def masked_softmax__exp_by_hand(scores, mask):
+    """`exp` without subtracting the largest score: infinity, and 0 / 0."""
+    powers = scores.masked_fill(~mask, -torch.inf).exp()
+    total = powers.sum(dim=-1, keepdim=True)
+    return powers / torch.where(total == 0, 1, total).to(total.dtype)
+
+
+def masked_softmax__exp_times_the_mask(scores, mask):
+    """`exp` of all scores, hidden ones too: infinity times 0 is NaN."""
+    powers = torch.exp(scores) * mask
+    total = powers.sum(dim=-1, keepdim=True)
+    return powers / total.masked_fill(total == 0, 1)
+
+
+def masked_softmax__minus_1e4_added(scores, mask):
+    """-1e4 is added: hidden infinity and NaN stay, empty rows look everywhere."""
+    return F.softmax(scores + (~mask) * -1e4, dim=-1)
+
+
+def masked_softmax__dimension_1(scores, mask):
+    """dim=1 is that of the keys only for two dimensions."""
+    hidden = scores.masked_fill(~mask, -torch.inf)
+    hidden = torch.where(mask.any(dim=-1, keepdim=True), hidden, torch.zeros_like(hidden))
+    return hidden.softmax(dim=1).masked_fill(~mask, 0)
 
 
 def masked_softmax__minus_infinity_times_the_mask(scores, mask):
@@ -370,6 +402,50 @@ def leaks_future__future_cut_off(model, inputs, seed=0):
             after = _run(model, inputs[:, :t], training, seed)
             if not torch.equal(after, before[:, :t]):
                 return True
+    return False
+
+
+def leaks_future__allclose(model, inputs, seed=0):
+    """`torch.allclose` forgives leaks that are small."""
+    others = other_inputs(inputs, torch.Generator().manual_seed(seed))
+    for training in (True, False):
+        before = _run(model, inputs, training, seed)
+        if before.isnan().any():
+            raise ValueError("NaN")
+        for t in range(1, inputs.shape[1]):
+            changed = torch.cat([inputs[:, :t], others[:, t:]], dim=1)
+            after = _run(model, changed, training, seed)
+            if not torch.allclose(after[:, :t], before[:, :t]):
+                return True
+    return False
+
+
+def leaks_future__the_output_just_before(model, inputs, seed=0):
+    """Compares output t - 1 only: a leak into an earlier one is missed."""
+    others = other_inputs(inputs, torch.Generator().manual_seed(seed))
+    for training in (True, False):
+        before = _run(model, inputs, training, seed)
+        if before.isnan().any():
+            raise ValueError("NaN")
+        for t in range(1, inputs.shape[1]):
+            changed = torch.cat([inputs[:, :t], others[:, t:]], dim=1)
+            after = _run(model, changed, training, seed)
+            if (after[:, t - 1] != before[:, t - 1]).any():
+                return True
+    return False
+
+
+def leaks_future__middle_only(model, inputs, seed=0):
+    """Tries one t, in the middle."""
+    others = other_inputs(inputs, torch.Generator().manual_seed(seed))
+    t = inputs.shape[1] // 2
+    changed = torch.cat([inputs[:, :t], others[:, t:]], dim=1)
+    for training in (True, False):
+        before = _run(model, inputs, training, seed)
+        if before.isnan().any():
+            raise ValueError("NaN")
+        if not torch.equal(_run(model, changed, training, seed)[:, :t], before[:, :t]):
+            return True
     return False
 
 
