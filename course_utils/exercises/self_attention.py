@@ -381,6 +381,16 @@ ex.mistake(
     hint="`torch.arange(0, d_model, 2)` is 2i already. Here the exponent is -4i / d_model.",
 )
 ex.mistake(
+    "i counts columns, not pairs",
+    {
+        "(0, d_model, 2,": "(0, 2 * d_model, 2,",
+        PAIRS: COLUMNS,
+        ".flatten(-2)": "",
+    },
+    hint="i counts pairs: columns 2 and 3 are both pair 1, with the exponent -2 / d_model. Here the number of the "
+    "column stands in the place of i.",
+)
+ex.mistake(
     "every column has its own frequency",
     {
         "(0, d_model, 2,": "(d_model,",

@@ -113,7 +113,7 @@ def encoding(table: Float[Tensor, "positions d_model"]) -> Figure:
     figure, axes = new_figure(3.4)
     image = axes.imshow(table, cmap="PuOr", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
     figure.colorbar(image, ax=axes, label="value", ticks=[-1, 0, 1])
-    axes.set(xlabel="column (number of the vector)", ylabel="position $t$")
+    axes.set(xlabel="column of the encoding", ylabel="position $t$")
     axes.grid(False)
     return figure
 
@@ -142,23 +142,23 @@ def draw_against_offset(
 
 
 def shifted(
-    plain: Float[Tensor, "positions positions"], turned: Float[Tensor, "positions positions"], k: int, frequency: float
+    plain: Float[Tensor, "positions positions"], turned: Float[Tensor, "positions positions"], m: int, frequency: float
 ) -> Figure:
-    """Left: one pair of the encoding at two positions, and k steps later. Right: dot products, plain and shifted."""
+    """Left: one pair of the encoding at two positions, and m steps later. Right: dot products, plain and shifted."""
     figure, (left, right) = new_figure(2.9, columns=2, width_ratios=(1, 1.5))
     for t, colour in ((1, COLOURS["green"]), (12, COLOURS["pink"])):
         # The axes are (sine, cosine): the pair points upwards at position 0 and turns as the hand of a clock does
-        before, after = (torch.tensor([p * frequency]) for p in (t, t + k))
+        before, after = (torch.tensor([p * frequency]) for p in (t, t + m))
         _ghost(left, (before.sin().item(), before.cos().item()), colour)
         arrow(left, (0, 0), (after.sin().item(), after.cos().item()), colour, shrinkA=0, shrinkB=0)
-        for angle, text in ((before, f"{t}"), (after, f"{t + k}")):
+        for angle, text in ((before, f"{t}"), (after, f"{t + m}")):
             left.text(1.2 * angle.sin().item(), 1.2 * angle.cos().item(), text, color=colour, ha="center", va="center")
         start, end = (90 - float(torch.rad2deg(angle)) for angle in (after, before))
         left.add_patch(Arc((0, 0), 0.8, 0.8, theta1=start, theta2=end, color=colour))
     left.set(xlim=(-1.45, 1.45), ylim=(-1.45, 1.45), aspect="equal", xticks=[-1, 0, 1], yticks=[-1, 0, 1])
     left.set(xlabel="sine", ylabel="cosine")
     draw_against_offset(right, plain, "as they are", color=COLOURS["blue"], linewidth=1)
-    draw_against_offset(right, turned, f"query times $R_{k}$", color=QUERY, linewidth=1)
+    draw_against_offset(right, turned, f"query times $R_{m}$", color=QUERY, linewidth=1)
     right.axvline(0, color=COLOURS["grey"], linestyle="--", linewidth=1)
     right.set(xlabel="offset: key minus query", ylabel="dot product", xlim=(-30, 30))
     right.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, columnspacing=1)
@@ -195,8 +195,8 @@ def longer_sequences(
         axes.plot(lengths, [sum(v) / len(v) for v in values.values()], color=colour, label=label)
         for n, accuracies in values.items():
             axes.plot([n + 0.35 * (shift - 1)] * len(accuracies), accuracies, "o", color=colour, markersize=4.5)
-    axes.axvspan(0, trained, color=COLOURS["sky"], alpha=0.15, linewidth=0)
-    axes.text(trained - 0.8, 0.34, "trained length", rotation=90, ha="right", va="bottom", fontsize=9)
+    axes.axvline(trained, color=COLOURS["black"], linestyle="--", linewidth=1)
+    axes.text(trained - 0.4, 0.34, "trained length", rotation=90, ha="right", va="bottom", fontsize=9)
     axes.axhspan(*guessing, color=COLOURS["grey"], alpha=0.25, linewidth=0)
     axes.text(33, 0.5, "pure guesses", ha="center", va="center", fontsize=9)
     axes.set_xticks(lengths)
@@ -223,6 +223,10 @@ def answer_maps(maps: Mapping[str, Float[Tensor, "place_of_a place_of_b"]], trai
         axes.set_xlabel("place of B")
         axes.grid(False)
     panels[0].set_ylabel("place of A")
+    size = len(next(iter(maps.values())))
+    for place, text in ((0.25, "no"), (0.75, "yes")):  # the two halves of the first map
+        across = place * size
+        panels[0].text(across, size - across, text, ha="center", va="center", fontsize=10, color="white")
     return figure
 
 

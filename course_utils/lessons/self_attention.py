@@ -49,8 +49,8 @@ def permute_tokens(
 
     `order` holds each of 0 … tokens - 1 exactly once, and says where each vector is
     taken *from*: the order [2, 0, 1] puts token 2 first. Only the tokens move: each
-    vector keeps its numbers as they are. Any number of leading dimensions, including
-    none; all are put in the same order.
+    vector keeps its numbers as they are, also infinity and NaN. Any number of leading
+    dimensions, including none; all are put in the same order.
     """
     if order.sort().values.tolist() != list(range(x.shape[-2])):
         raise ValueError(
@@ -65,9 +65,7 @@ def influence(
 ) -> Float[Tensor, "outputs inputs"]:
     """How strongly output i moves when input j moves.
 
-    It is the norm of the block ∂output_i / ∂x_j of the Jacobian. The block holds
-    d_out times d_in derivatives; its norm is the square root of the sum of their
-    squares. It is 0 exactly where a small change of input j does not move output i.
+    It is the norm of the block ∂output_i / ∂x_j of the Jacobian.
     """
     # (outputs, d_out, inputs, d_in)
     jacobian = torch.autograd.functional.jacobian(function, x)
@@ -84,9 +82,10 @@ def sinusoidal_encoding(
 
     As in Vaswani et al. 2017. Columns 2i and 2i + 1 are a pair: sin(t · f_i) and
     cos(t · f_i), where t is the position (the row, counted from 0) and
-    f_i = 10000^(-2i / d_model) is the frequency of pair i = 0, 1, 2, … When d_model is
-    odd the last pair has only its sine. Angles are computed in float64, since large
-    angles lose digits in float32; the result is float32.
+    f_i = 10000^(-2i / d_model) is the frequency of pair i = 0, 1, 2, … (i counts pairs,
+    not columns). When d_model is odd the last pair has only its sine. Angles are
+    computed in float64, since large angles lose digits in float32; the result is
+    float32.
     """
     positions = torch.arange(n_positions, dtype=torch.float64)
     even_columns = torch.arange(0, d_model, 2, dtype=torch.float64)
@@ -96,17 +95,17 @@ def sinusoidal_encoding(
     return pairs.flatten(-2)[:, :d_model].float()
 
 
-def shift_matrix(k: int, d_model: int) -> Float[Tensor, "d_model d_model"]:
-    """The matrix R_k with encoding(t + k) = encoding(t) @ R_k, whatever t is.
+def shift_matrix(m: int, d_model: int) -> Float[Tensor, "d_model d_model"]:
+    """The matrix R_m with encoding(t + m) = encoding(t) @ R_m, whatever t is.
 
-    It holds one small rotation per pair. Each pair turns by the angle k · f_i, whose
-    sine and cosine stand in row k of the encoding itself. Raises ValueError when
+    It holds one small rotation per pair. Each pair turns by the angle m · f_i, whose
+    sine and cosine stand in row m of the encoding itself. Raises ValueError when
     d_model is odd: a sine without its cosine cannot be turned.
     """
     if d_model % 2:
         raise ValueError(f"d_model must be even, got {d_model}")
     sines, cosines = (
-        sinusoidal_encoding(k + 1, d_model)[k].reshape(-1, 2).unbind(dim=-1)
+        sinusoidal_encoding(m + 1, d_model)[m].reshape(-1, 2).unbind(dim=-1)
     )
     rotations = torch.stack([cosines, -sines, sines, cosines], dim=-1).reshape(-1, 2, 2)
     return torch.block_diag(*rotations)

@@ -189,6 +189,16 @@ def sinusoidal_encoding__i_for_2i(n_positions, d_model):
     return pairs.flatten(1)[:, :d_model].float()
 
 
+def sinusoidal_encoding__column_for_pair(n_positions, d_model):
+    """The column's number j stands where i, the pair's number, should."""
+    table = torch.zeros(n_positions, d_model)
+    for t in range(n_positions):
+        for j in range(d_model):
+            angle = t * 10000 ** (-2 * j / d_model)
+            table[t, j] = math.cos(angle) if j % 2 else math.sin(angle)
+    return table
+
+
 def sinusoidal_encoding__own_frequency_for_each_column(n_positions, d_model):
     """Each column has a frequency of its own: sine and cosine of a pair differ."""
     columns = torch.arange(d_model, dtype=torch.float64)
