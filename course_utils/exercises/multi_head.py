@@ -8,8 +8,8 @@ from course_utils.lessons import multi_head
 from course_utils.lessons.masking import masked_attention, padding_mask
 from course_utils.lessons.multi_head import split_heads
 
-TWO_HEADS = torch.tensor([[[10, 11], [20, 21], [30, 31]], [[12, 13], [22, 23], [32, 33]]]).float()
-THREE_TOKENS = torch.tensor([[10, 11, 12, 13], [20, 21, 22, 23], [30, 31, 32, 33]]).float()
+TWO_HEADS = torch.tensor([[[0, 1], [10, 11], [20, 21]], [[2, 3], [12, 13], [22, 23]]]).float()
+THREE_TOKENS = torch.tensor([[0, 1, 2, 3], [10, 11, 12, 13], [20, 21, 22, 23]]).float()
 
 # ---- split_heads ---------------------------------------------------------------------------------------------
 
@@ -168,10 +168,10 @@ square = *(normal(12, 12, seed=i) / 4 for i in range(4)), 3
 ex.cases(
     "two tokens and two heads that you can follow",
     case(
-        *(torch.eye(2), torch.eye(2), torch.tensor([[1.0986123, 0.0], [0.0, 0.0]]), torch.eye(2)),
-        *(torch.tensor([[4.0, 0.0], [0.0, 8.0]]), torch.tensor([[0.0, 1.0], [1.0, 0.0]]), 2),
+        *(torch.eye(2), torch.eye(2), torch.tensor([[1.0986123, 0.0], [-1.0986123, 0.0]]), torch.eye(2)),
+        *(torch.tensor([[4.0, 2.0], [0.0, 6.0]]), torch.tensor([[0.0, 1.0], [1.0, 0.0]]), 2),
     )
-    .gives((torch.tensor([[4.0, 3.0], [4.0, 2.0]]), torch.tensor([[[0.75, 0.25], [0.5, 0.5]], [[0.5, 0.5]] * 2])))
+    .gives((torch.tensor([[4.0, 3.0], [4.0, 1.0]]), torch.tensor([[[0.75, 0.25], [0.25, 0.75]], [[0.5, 0.5]] * 2])))
     .noted("the example in the text"),
 )
 ex.cases("as one head after the other", plain.gives(head_after_head(*plain.args)))
@@ -220,6 +220,15 @@ ex.mistake(
     hint="The heads hold numbers of several tokens. Use `split_heads`: cut, then swap two dimensions.",
 )
 ex.mistake(
+    "the matrices cut without the transpose",
+    {
+        SPLIT: "    pairs = (queries, w_q), (data, w_k), (data, w_v)\n"
+        "    q, k, v = (x.unsqueeze(-3) @ w.reshape(n_heads, len(w), -1) for x, w in pairs)"
+    },
+    hint="The columns of head 0 are the first d_k of *every* row of `w_q`; a reshape takes whole rows. Multiply first, "
+    "then use `split_heads` on the product.",
+)
+ex.mistake(
     "heads merged without the transpose",
     {"merge_heads(heads)": "heads.reshape(*heads.shape[:-3], heads.shape[-2], -1)"},
     hint="The heads must stand side by side for each token. Use `merge_heads`: swap two dimensions, then flatten.",
@@ -253,6 +262,20 @@ ex.mistake(
     hint="What is hidden has taken its share already, so the visible weights do not sum to 1. `masked_attention` takes "
     "the mask and hides before the softmax.",
 )
+ex.mistake(
+    "a query that may attend to nothing gets NaN",
+    {
+        "heads, weights = masked_attention(q, k, v, mask)": "scores = q @ k.mT / q.shape[-1] ** 0.5\n"
+        "    scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)\n"
+        "    weights = torch.softmax(scores, dim=-1); heads = weights @ v"
+    },
+    hint="A softmax over nothing but -inf is NaN. Lesson 05's `masked_attention` gives zeros there.",
+)
+ex.mistake(
+    "the mask of the first head for all heads",
+    {"v, mask)": "v, mask if mask is None or mask.ndim == 2 else mask[..., :1, :, :])"},
+    hint="A mask may have a matrix of its own for every head. Give it to `masked_attention` as it is.",
+)
 ex.mistake("the mask is ignored", {"v, mask": "v"}, hint="Pass `mask` on to `masked_attention`.")
 ex.mistake(
     "the mask upside down",
@@ -268,6 +291,11 @@ ex.mistake(
     "the mean of the weights over the heads",
     {"w_o, weights": "w_o, weights.mean(dim=-3)"},
     hint="Every head has its own map: return the weights as (…, heads, queries, data).",
+)
+ex.mistake(
+    "the weights first",
+    {"merge_heads(heads) @ w_o, weights": "weights, merge_heads(heads) @ w_o"},
+    hint="The outputs come first, then the weights.",
 )
 ex.mistake("no weights", {"w_o, weights": "w_o"}, hint="Return two things: the outputs and the weights of every head.")
 

@@ -27,6 +27,11 @@ def letter(number: int) -> str:
     return "ABCDEFGH"[number]
 
 
+def _names(letters: Sequence[int]) -> list[str]:
+    """Each person's letter, and the seat as a small number."""
+    return [f"{letter(number)}$_{seat}$" for seat, number in enumerate(letters)]
+
+
 def table(letters: Sequence[int], colours: Sequence[int], asked: Sequence[Sequence[int]], seat: int) -> Figure:
     """The people round a table, and what everybody must answer; arrows show the questions of the person in `seat`."""
     figure, axes = new_figure(3.5)
@@ -86,7 +91,7 @@ def one_head(
                 text = f"{width:.2f}".lstrip("0") + ": both are one person" * is_both
                 bars.text(x + width / 2, y, text, ha="center", va="center", fontsize=8, color="white")
         start = [x + width for x, width in zip(start, widths, strict=True)]
-    names = [letter(number) for number in letters]
+    names = _names(letters)
     bars.set_yticks(places, [*names, "mean of\n500 tables"])
     for label, colour in zip(bars.get_yticklabels(), colours, strict=False):
         _shirt(label, colour)
@@ -123,7 +128,7 @@ def _map(
 ) -> None:
     weights = weights.detach().cpu()
     axes.imshow(weights, cmap="Blues", vmin=0, vmax=1)
-    names = [letter(number) for number in letters]
+    names = _names(letters)
     axes.set_xticks(range(len(names)), names)
     axes.set_yticks(range(len(names)), names)
     axes.xaxis.tick_top()
@@ -169,10 +174,10 @@ def cells(panels: Sequence[tuple[str, Sequence[tuple[str, Float[Tensor, "rows co
             x0 = 2.5 - values.shape[1] / 2
             for i, row in enumerate(values.int().tolist()):
                 for j, value in enumerate(row):
-                    colour = COLOURS[_TOKENS[value // 10 - 1]]
+                    colour = COLOURS[_TOKENS[value // 10]]
                     corner = (x0 + j, top - 1.5 - i)
                     axes.add_patch(Rectangle(corner, 1, 1, facecolor=f"{colour}44", edgecolor=colour, linewidth=1.2))
-                    axes.text(corner[0] + 0.5, corner[1] + 0.5, str(value), ha="center", va="center", fontsize=9)
+                    axes.text(corner[0] + 0.5, corner[1] + 0.5, f"{value:02d}", ha="center", va="center", fontsize=9)
             top -= 1.2 + values.shape[0]
     return figure
 
