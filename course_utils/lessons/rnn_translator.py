@@ -72,7 +72,8 @@ def last_valid_state(
     `lengths` has one number per sentence, from 1 to time. Usually its shape is
     (batch,), but the function also works for one sentence, shape (), and for shapes
     like (2, 3): `len(lengths)` and a loop over it would fail there. The values at later
-    positions, even NaN, change neither the result nor the gradient.
+    positions, even NaN, change neither the result nor the gradient. New tensors are
+    made on the device of the inputs.
     """
     last = (lengths - 1)[..., None, None].expand(*lengths.shape, 1, states.shape[-1])
     return states.gather(-2, last).squeeze(-2)
