@@ -32,6 +32,7 @@ from course_utils.lessons.attention_translator import (
     decoder_step,
     diagonal_links,
     ibm_model_1,
+    link_kinds,
     links_from_map,
     repeated_links,
     reversal_pairs,
@@ -214,6 +215,19 @@ def test_repeated_links_are_those_of_words_that_stand_twice() -> None:
     pair = Pair.from_text("the cat sees the dog", "le chat voit le chien", "0-0 1-1 2-2 3-3 4-4", "0-3")
     assert repeated_links(pair) == {(0, 0), (3, 3)}
     assert repeated_links(Pair.from_text("a b", "x x", "0-0 1-1")) == set()
+
+
+def test_each_sure_link_is_of_one_kind() -> None:
+    pair = Pair.from_text(
+        "the red car sees the dog", "la voiture rouge voit le chien", "0-0 2-1 1-2 3-3 4-4 5-5", "0-4"
+    )
+    assert link_kinds(pair) == {
+        "in order": {(3, 3), (5, 5)},
+        "crossing": {(2, 1), (1, 2)},
+        "word twice": {(0, 0), (4, 4)},
+    }
+    both = Pair.from_text("a b a", "x y", "1-0 0-1 2-1")  # b crosses the first a, and each a stands twice
+    assert link_kinds(both) == {"in order": set(), "crossing": {(1, 0)}, "word twice": {(0, 1), (2, 1)}}
 
 
 def test_ibm_model_1_finds_the_words_of_a_toy_corpus() -> None:

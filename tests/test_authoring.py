@@ -143,6 +143,7 @@ def edit(cell_id: str, **changes: Any) -> Any:
     ("change", "found"),
     [
         (edit("title", source="# mine"), "stale cells: title"),
+        (edit("recap", source="word " * 9000), "takes 80 minutes (see reading_time.py), but syllabus.py says 20"),
         (edit("softmax", source=RIGHT), "stale cells: softmax"),
         (edit("by-hand", source="print(1)"), "outputs are of an older version"),
         (edit("by-hand", source="x=1"), "ruff format: "),

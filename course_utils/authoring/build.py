@@ -16,8 +16,9 @@ from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
 from course_utils import syllabus
-from course_utils.authoring import assemble, readme, stamps
+from course_utils.authoring import assemble, reading_time, readme, stamps
 from course_utils.authoring.assemble import role
+from course_utils.exercises.exercise import exercises_of
 
 _FIGURES = syllabus.ROOT / "course_utils" / "figures"
 _NO_OUTPUT = ("check", "summary")
@@ -81,6 +82,9 @@ def problems(lesson: syllabus.LessonInfo) -> list[str]:
         found.append(f"stale cells: {', '.join(changed) or 'the metadata'}; run `build {lesson.name}`")
     if notebook.metadata.get("course", {}).get("digest") != digest(notebook, lesson):
         found.append(f"the outputs are of an older version; run `build {lesson.name}`")
+    minutes = reading_time.minutes(notebook, exercises_of(lesson.name))
+    if minutes != lesson.minutes:
+        found.append(f"takes {minutes} minutes (see reading_time.py), but syllabus.py says {lesson.minutes}")
     for cell in assemble.code_cells(notebook):
         found += [f"cell {cell.id}: {problem}" for problem in _cell_problems(cell)]
     return found + _order_problems(notebook) + _format_problems(notebook, lesson.notebook)

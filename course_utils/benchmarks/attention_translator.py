@@ -48,12 +48,12 @@ def map_row(trained: Trained, test: list[Pair]) -> dict[str, float]:
     """The share of the gold links that is found, by kind; the weight near those in order; the alignment error rate."""
     maps = lesson.attention_maps(trained, test)
     links = [lesson.links_from_map(weights) for weights in maps]
-    crossing = [lesson.crossing_links(pair) for pair in test]
-    in_order = [pair.sure - cross for pair, cross in zip(test, crossing, strict=True)]
+    kinds = [lesson.link_kinds(pair) for pair in test]
+    in_order, crossing, repeated = ([links[kind] for links in kinds] for kind in kinds[0])
     measured = {
         "in_order": lesson.share_found(links, in_order),
         "crossing": lesson.share_found(links, crossing),
-        "repeated": lesson.share_found(links, map(lesson.repeated_links, test)),
+        "repeated": lesson.share_found(links, repeated),
         "near": lesson.weight_near(maps, in_order),
         "aer": lesson.corpus_alignment_error_rate(links, test),
     }

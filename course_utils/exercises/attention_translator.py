@@ -569,6 +569,21 @@ ex.mistake(
     hint="The decoder never looks at the source. Give the context to cell and output.",
 )
 ex.mistake(
+    "the state and the states exchanged for the score",
+    {"score(state, states)": "score(states, state)"},
+    hint="`score(query, states)` wants the query first: the decoder's one state, then all states of the encoder.",
+)
+ex.mistake(
+    "the inputs of the cell exchanged",
+    {"cell(torch.cat([previous, context], dim=-1), state)": "cell(state, torch.cat([previous, context], dim=-1))"},
+    hint="`cell(x, state)` wants the input first, then the old state.",
+)
+ex.mistake(
+    "the cell reads the context only",
+    {"torch.cat([previous, context], dim=-1)": "context"},
+    hint="The cell reads two things side by side: the word before, and the context.",
+)
+ex.mistake(
     "context and word in the wrong order",
     {"[previous, context]": "[context, previous]"},
     hint="The cell was made for [previous, context], in this order.",

@@ -59,7 +59,9 @@ def _draw_attention_map(
         _write_weights(axes, weights)
     for i, j in pair.possible:
         line = "-" if (i, j) in pair.sure else ":"
-        frame = Rectangle((i - 0.46, j - 0.46), 0.92, 0.92, fill=False, edgecolor=COLOURS["red"], linestyle=line)
+        dark = line == ":" and float(weights[j, i]) > 0.6  # red dots cannot be seen there
+        frame = Rectangle((i - 0.46, j - 0.46), 0.92, 0.92, fill=False, linestyle=line)
+        frame.set_edgecolor("yellow" if dark else COLOURS["red"])
         frame.set_linewidth(1.8)
         axes.add_patch(frame)
 

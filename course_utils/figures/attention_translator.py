@@ -10,8 +10,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 from torch import Tensor
 
-from course_utils.corpora.english_french import LENGTH_BINS
-from course_utils.figures.curves import draw_bleu_curves
 from course_utils.figures.diagrams import arrow, box, canvas
 from course_utils.figures.style import COLOURS, new_figure
 
@@ -133,7 +131,7 @@ def _draw_states(
 def _draw_look(axes: Axes, look: Look, t: int, columns: list[float], gap: float, y: float) -> None:
     """Step `t` of `unrolled`: the scores at the height `y`, the weights, and the way to the context."""
     middle, width = y + _SUM, gap - 1.7
-    band = FancyBboxPatch((0, middle - 2.5), 63.9, _NAME - _SUM + 4.3, boxstyle="round,pad=0,rounding_size=0.6")
+    band = FancyBboxPatch((0, middle - 2.8), 63.9, _NAME - _SUM + 4.6, boxstyle="round,pad=0,rounding_size=0.6")
     band.set(facecolor="#F4F4F4", edgecolor="none", zorder=0)
     axes.add_patch(band)
     axes.text(0.6, y + _NAME, f"step {t}", va="center", weight="bold")
@@ -158,7 +156,10 @@ def _draw_word(axes: Axes, look: Look, t: int, size: float, y: float, above: flo
     arrow(axes, (_LAST, y), (_CONTEXT - half, y), OUTPUT, zorder=0.5, **straight)
     _vector(axes, _CONTEXT, y, size, f"c_{t}", look.context, OUTPUT)
     arrow(axes, (_CONTEXT + half, y + 0.8), (_STATE - half, y + 0.8), OUTPUT, **straight)
-    arrow(axes, (_CONTEXT + half, y - 0.8), (_WORD - 0.2, y - 0.8), OUTPUT, zorder=0.5, **straight)  # behind the state
+    corner, low, end = _CONTEXT + half + 0.7, y - 2.4, _WORD + 0.5  # below the state, and up to the word
+    path = [corner - 0.7, corner, corner, end], [y - 0.8, y - 0.8, low, low]
+    axes.plot(*path, color=OUTPUT, linewidth=1.2, zorder=0.5)
+    arrow(axes, (end, low), (end, y - 1), OUTPUT, zorder=0.5, **straight)
     arrow(axes, (_STATE, above - 1.9), (_STATE, y + 1.9), DECODER, **straight)
     arrow(axes, (_WORD + 1.4, above - 1.3), (_STATE + 2, y + 1.9), GREY, **straight)
     _vector(axes, _STATE, y, size, f"s_{t}", look.new_state, DECODER)
@@ -195,20 +196,4 @@ def error_rates(rates: Mapping[str, float]) -> Figure:
     axes.bar_label(bars, fmt="%.2f", padding=4)
     axes.set(xlabel="alignment error rate (0: perfect, 1: all wrong)", xlim=(0, max(values) * 1.15))
     axes.grid(axis="y", visible=False)
-    return figure
-
-
-def translators(table: dict[str, Any], models: Sequence[str]) -> Figure:
-    """BLEU by length from the stored table: a panel for each set of training sentences, a curve for each model."""
-    sets = list(dict.fromkeys(row["trained_on"] for row in table["rows"]))
-    figure, panels = new_figure(3.8, columns=len(sets), sharey=True)
-    for axes, trained_on in zip(panels, sets, strict=True):
-        rows = [row for row in table["rows"] if row["trained_on"] == trained_on]
-        curves = {model: [row["bleu"] for row in rows if row["model"] == model] for model in models}
-        draw_bleu_curves(axes, curves, LENGTH_BINS)
-        axes.set_title(f"trained on {trained_on}", fontsize=10)
-        axes.tick_params(axis="x", labelsize=8.5)
-        axes.get_legend().remove()
-    panels[-1].set_ylabel("")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure

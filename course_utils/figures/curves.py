@@ -39,7 +39,7 @@ def bleu_curves(curves: Mapping[str, Sequence[float]], bins: Sequence[Bin]) -> F
     figure, axes = new_figure(3.2)
     draw_bleu_curves(axes, curves, bins)
     if len(curves) > 1:
-        axes.legend(loc="center right")
+        axes.legend(loc="best")
     return figure
 
 

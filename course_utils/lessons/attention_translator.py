@@ -169,7 +169,7 @@ class AttentionDecoder(nn.Module):
     ]:
         """The word after each of `tokens`: its logits; the last state; its weights."""
         states, lengths, hidden = state
-        later = nn.Identity()  # after the loop one product makes all steps' logits
+        later = nn.Identity()  # changes nothing: the real layer runs after the loop
         steps, weights = [], []
         for previous in self.embedding(tokens).unbind(dim=1):
             z, hidden, w = decoder_step(
@@ -268,7 +268,7 @@ class AttentionTranslator(nn.Module):
         return self.decoder(target, self.start(source, lengths))[0]
 
     def attention_map(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-        """Weights (batch, target, source). Row t *writes* the word after target t."""
+        """Weights (batch, target, source): row j is the step that *writes* word j."""
         return self.decoder(target, self.start(source, lengths))[2]
 
     def step(self, tokens: Int[Tensor, " batch"], state: State) -> tuple[Tensor, State]:
@@ -373,6 +373,18 @@ def crossing_links(pair: Pair) -> set[Link]:
 def repeated_links(pair: Pair) -> set[Link]:
     """The sure links of source words that stand more than once in their sentence."""
     return {(i, j) for i, j in pair.sure if pair.source.count(pair.source[i]) > 1}
+
+
+def link_kinds(pair: Pair) -> dict[str, set[Link]]:
+    """The sure links of a pair in three kinds; each link is in exactly one of them.
+
+    "word twice": the source word stands more than once in its sentence. The others are
+    "crossing" if they cross another link, else "in order".
+    """
+    twice = repeated_links(pair)
+    crossing = crossing_links(pair) - twice
+    in_order = set(pair.sure) - crossing - twice
+    return {"in order": in_order, "crossing": crossing, "word twice": twice}
 
 
 def best_single_links(pair: Pair) -> set[Link]:
@@ -556,7 +568,7 @@ def train_reversal(
 ) -> Trained:
     """A small translator that has learned to write rows of letters backwards.
 
-    Scores of 32 numbers are small, so they need no factor.
+    Its `scale` is 1: with 0.2, it looks at the right letter in 33 to 58 % of the steps.
     """
     make_model = partial(
         AttentionTranslator,
