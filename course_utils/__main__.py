@@ -4,72 +4,37 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from course_utils import environment
-from course_utils.environment import CALL, SetupError, say
+from course_utils.setup import CALL, SetupError, environment, say
 from course_utils.syllabus import ROOT
 
 PLUGIN = "course_utils.grading.nbval_plugin"
 
-# Verb, its arguments, and at most two lines about it.
-HELP = {
-    "lab": (
-        "[--cpu] [JupyterLab's own arguments]",
-        "Sets the course up, copies the lessons to my_course/ and opens them in JupyterLab.",
-        "--cpu takes the PyTorch without CUDA, a much smaller download.",
-    ),
-    "test": (
-        "[--all] [pytest's own arguments]",
-        "Runs all tests: those of the package, and every lesson with the course's own answers.",
-        "--all adds the slow ones. Paths replace the default ones (notebooks and tests).",
-    ),
-    "grade": (
-        "[-j N] [NOTEBOOK ...]",
-        "Checks the answers in your notebooks, and prints the points of each exercise.",
-        "Without a name it takes all notebooks in my_course/; -j 4 runs four at a time.",
-    ),
-    "build": (
-        "[NAME ...] [--check]",
-        "For authors: runs the lessons solved and stores their outputs.",
-        "--check changes nothing, and fails when a notebook is not up to date.",
-    ),
-    "bench": (
-        "[NAME ...]",
-        "For authors: makes a measured table again. Without a name it lists them.",
-    ),
-    "doctor": (
-        "",
-        "Shows versions, devices and folders, what is missing, and how to put it right.",
-    ),
-}
+HELP = """\
+lab [--cpu] [JupyterLab's own arguments]
+    Sets the course up, copies the lessons to my_course/ and opens them in JupyterLab.
+    --cpu takes the PyTorch without CUDA, a much smaller download.
+test [--all] [pytest's own arguments]
+    Runs all tests: those of the package, and every lesson with the course's own answers.
+    --all adds the slow ones. Paths replace the default ones (notebooks and tests).
+grade [-j N] [NOTEBOOK ...]
+    Checks the answers in your notebooks, and prints the points of each exercise.
+    Without a name it takes all notebooks in my_course/; -j 4 runs four at a time.
+build [NAME ...] [--check]
+    For authors: runs the lessons solved and stores their outputs.
+    --check changes nothing, and fails when a notebook is not up to date.
+bench [NAME ...]
+    For authors: makes a measured table again. Without a name it lists them.
+doctor
+    Shows versions, devices and folders, what is missing, and how to put it right."""
 
 # Options of pytest whose value is the next word: that word is no path, even if a folder has its name.
-TAKES_VALUE = {
-    "-k",
-    "-m",
-    "-n",
-    "-p",
-    "-o",
-    "-c",
-    "-W",
-    "-r",
-    "--answers",
-    "--report",
-    "--dist",
-    "--ignore",
-    "--deselect",
-}
-
-
-def help_text(verbs: list[str] | None = None) -> str:
-    lines = [f"{CALL} VERB", ""] if verbs is None else []
-    for verb in verbs or HELP:
-        arguments, *about = HELP[verb]
-        lines += [f"{verb} {arguments}".rstrip(), *(f"    {text}" for text in about)]
-    return "\n".join(lines)
+TAKES_VALUE = {"-k", "-m", "-n", "-p", "-o", "-c", "-W", "-r", "--answers", "--report", "--dist"}
+TAKES_VALUE |= {"--ignore", "--deselect"}
 
 
 def take(flag: str, arguments: list[str]) -> tuple[bool, list[str]]:
@@ -87,22 +52,33 @@ def run_function(module: str, call: str, arguments: list[str], python: Path) -> 
 
 
 def lab(arguments: list[str]) -> int:
-    from course_utils.lab import copy_lessons, first_page, jupyter_arguments, jupyter_variables, tell_newer
+    from course_utils.setup.lab import (
+        copy_lessons,
+        first_page,
+        jupyter_arguments,
+        jupyter_variables,
+        tell_name,
+        tell_newer,
+    )
 
     cpu, extra = take("--cpu", arguments)
-    python = environment.prepare(ROOT, cpu=cpu)
-    tell_newer(copy_lessons(ROOT))
+    python = environment.prepare(ROOT, cpu=cpu, exact=True)
+    tell_newer(*copy_lessons(ROOT))
+    tell_name(ROOT)
     variables = jupyter_variables(environment.child_environment(python))
     return environment.hand_over(python, jupyter_arguments(first_page(ROOT), extra), variables)
 
 
-def split_paths(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """The arguments for pytest that are paths (made absolute: pytest runs in the repository), and the others."""
+def split_paths(arguments: list[str], root: Path) -> tuple[list[str], list[str]]:
+    """The arguments for pytest that are paths, seen from the repository, where pytest runs; and the others.
+
+    Not made absolute: pytest takes brackets in the folder's own path for parameters.
+    """
     paths, others = [], []
     for before, word in zip(["", *arguments], arguments, strict=False):
         place, mark, node = word.partition("::")
         if before not in TAKES_VALUE and not word.startswith("-") and os.path.exists(place):
-            paths.append(f"{Path(place).absolute()}{mark}{node}")
+            paths.append(f"{os.path.relpath(place, root)}{mark}{node}")
         else:
             others.append(word)
     return paths, others
@@ -111,12 +87,13 @@ def split_paths(arguments: list[str]) -> tuple[list[str], list[str]]:
 def test_arguments(arguments: list[str], root: Path = ROOT) -> list[str]:
     """pytest's command line: in parallel by file, every notebook with the course's own answers."""
     everything, rest = take("--all", arguments)
-    paths, options = split_paths(rest)
+    paths, options = split_paths(rest, root)
     default = [name for name in ("notebooks", "tests") if (root / name).is_dir()]
     return [
         *("-m", "pytest", "-n", "2", "--dist", "loadfile"),
         *("-p", PLUGIN, "--nbval", "--answers", "reference"),
         *("--nbval-current-env", "--nbval-cell-timeout=300"),
+        *("-p", "no:randomly"),  # a plug-in that would shuffle the cells of a notebook
         *([] if everything else ["-m", "not slow"]),
         *options,
         *(paths or default),
@@ -124,16 +101,17 @@ def test_arguments(arguments: list[str], root: Path = ROOT) -> list[str]:
 
 
 def test_variables(python: Path) -> dict[str, str]:
-    """One thread a worker, or two workers fight for the cores; and no backend that a kernel would inherit."""
+    """One thread a worker, or two workers fight for the cores; no backend that a kernel would inherit, and none of
+    the options that somebody has set for all their runs of pytest.
+    """
     variables = environment.child_environment(python)
     variables.setdefault("OMP_NUM_THREADS", "1")
-    variables.pop("MPLBACKEND", None)
-    return variables
+    return {name: value for name, value in variables.items() if name not in ("MPLBACKEND", "PYTEST_ADDOPTS")}
 
 
 def test(arguments: list[str]) -> int:
     cpu, rest = take("--cpu", arguments)
-    python = environment.prepare(ROOT, tests=True, cpu=cpu)
+    python = environment.prepare(ROOT, tests=True, cpu=cpu, exact=True)
     return environment.hand_over(python, test_arguments(rest), test_variables(python))
 
 
@@ -162,7 +140,7 @@ def jobs_of(arguments: list[str]) -> tuple[int, list[str]]:
 def build(arguments: list[str]) -> int:
     cpu, rest = take("--cpu", arguments)
     check, names = take("--check", rest)
-    python = environment.prepare(ROOT, tests=True, cpu=cpu)
+    python = environment.prepare(ROOT, tests=True, cpu=cpu, exact=True)
     return run_function("course_utils.authoring.build", f"main(words, check={check})", names, python)
 
 
@@ -173,7 +151,7 @@ def bench(arguments: list[str]) -> int:
 
 
 def doctor(arguments: list[str]) -> int:
-    from course_utils.doctor import examine
+    from course_utils.setup.doctor import examine
 
     return examine(ROOT)
 
@@ -202,21 +180,23 @@ def main(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
-        print("\nStopped. The same command goes on from here.", file=sys.stderr, flush=True)
+        print("\nStopped. The same command starts again; what was downloaded is kept.", file=sys.stderr, flush=True)
         return 130
 
 
 def run(arguments: list[str]) -> int:
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
-        say(help_text())
+    verb, rest = (arguments or ["help"])[0], arguments[1:]
+    if verb in ("-h", "--help", "help"):
+        say(f"{CALL} VERB\n\n{HELP}")
         return 0
-    verb, rest = arguments[0], arguments[1:]
     if verb not in VERBS:
         print(f"There is no verb {verb!r}. The verbs are: {', '.join(VERBS)}.", file=sys.stderr)
         return 2
     if rest[:1] in (["-h"], ["--help"]):
-        say(help_text([verb]))
+        say(next(text for text in re.split(r"\n(?=\S)", HELP) if text.startswith(verb)))
         return 0
+    if not environment.supported(sys.version_info[:2]):
+        return environment.start_again(arguments, ROOT)
     return VERBS[verb](rest)
 
 

@@ -20,8 +20,8 @@ import nbformat
 import pytest
 
 from course_utils.authoring.assemble import code_cells, read, role
-from course_utils.environment import child_environment
-from course_utils.lab import copy_lessons, first_page, jupyter_arguments, jupyter_variables
+from course_utils.setup.environment import child_environment
+from course_utils.setup.lab import copy_lessons, first_page, jupyter_arguments, jupyter_variables
 from course_utils.syllabus import LESSONS, ROOT, LessonInfo
 
 pytestmark = pytest.mark.slow
