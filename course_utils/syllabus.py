@@ -35,12 +35,12 @@ class LessonInfo:
 
 _ROWS = [
     ("start_here", "Start here", "How a lesson works: write a function, check it, read what comes back.", 20, "Python, and what a matrix is", True),
-    ("rnn_translator", "A translator that forgets", "An RNN translates English to French through one vector, and gets worse as sentences grow.", 90, "lesson 00, and what a neural network layer is", True),
-    ("attention_translator", "A translator that looks back", "The same translator, with attention: far better on long sentences, and a map shows where it looked.", 90, "lesson 01", True),
-    ("attention_layer", "The attention layer", "Queries, keys and values, apart from any translator, and why scores are divided by √d_k.", 75, "lesson 02", True),
-    ("self_attention", "Self-attention and positions", "A set of vectors attends to itself; without positions it cannot know any order.", 75, "lesson 03", True),
-    ("masking", "Masking", "Padding and the future are hidden by minus infinity, and a model that cheats is caught.", 75, "lesson 04", True),
-    ("multi_head", "Many heads", "Several small attentions side by side see several relations at once.", 75, "lesson 05", True),
+    ("rnn_translator", "A translator that forgets", "An RNN translates English to French through one vector, and gets worse as sentences grow.", 120, "lesson 00, and what a neural network layer is", True),
+    ("attention_translator", "A translator that looks back", "The same translator, with attention: far better on long sentences, and a map shows where it looked.", 130, "lesson 01", True),
+    ("attention_layer", "The attention layer", "Queries, keys and values, apart from any translator, and why scores are divided by √d_k.", 120, "lesson 02", True),
+    ("self_attention", "Self-attention and positions", "A set of vectors attends to itself; without positions it cannot know any order.", 140, "lesson 03", True),
+    ("masking", "Masking", "Padding and the future are hidden by minus infinity, and a model that cheats is caught.", 130, "lesson 04", True),
+    ("multi_head", "Many heads", "Several small attentions side by side see several relations at once.", 120, "lesson 05", True),
     ("sequence_models", "RNN, CNN, attention", "Three ways to move information along a sequence, measured against each other.", 75, "lesson 06"),
     ("transformer_block", "The Transformer block", "Attention, an MLP, residual connections and a norm: the block that everything repeats.", 75, "lesson 06"),
     ("language_model", "A language model", "Blocks, an embedding and a projection write English.", 90, "lesson 08"),

@@ -64,13 +64,13 @@ def test_minutes_are_counted_from_text_code_pictures_and_exercises():
     notebook = nbformat.v4.new_notebook(
         cells=[
             new_markdown_cell("word " * 1500),  # 10 minutes
-            new_code_cell("x = 1\n\n" * 100, outputs=[new_output("display_data", {"image/png": ""})]),  # 10 and 1
+            new_code_cell("x = 1\n\n" * 100, outputs=[new_output("display_data", {"image/png": ""})]),  # 6.7 and 1
             new_code_cell("not read\n" * 1000, **course),
         ]
     )
     exercises = exercises_of("start_here")
     assert sum(exercise.minutes for exercise in exercises.values()) == 5
-    assert reading_time.minutes(notebook, exercises) == 30  # 26, rounded up
+    assert reading_time.minutes(notebook, exercises) == 30  # 22.7, rounded up
     assert reading_time.minutes(nbformat.v4.new_notebook(), {}) == 0
 
 
