@@ -142,6 +142,12 @@ def test_notebook_is_built_and_keeps_the_rules(lesson: syllabus.LessonInfo):
 
 
 @every_lesson
+def test_a_long_lesson_marks_one_good_place_to_stop(lesson: syllabus.LessonInfo):
+    texts = [cell.source for cell in assemble.read(lesson.notebook).cells if cell.cell_type == "markdown"]
+    assert sum(text.count("**A good place to stop.**") for text in texts) == (lesson.minutes >= 60)
+
+
+@every_lesson
 def test_four_files_have_the_lessons_name(lesson: syllabus.LessonInfo):
     for folder, name in [
         ("course_utils/lessons", f"{lesson.name}.py"),
