@@ -131,6 +131,8 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Any) -> list
     change(notebook)
     path = tmp_path / LESSON.notebook.name
     assemble.write(notebook, path)
+    settings = (LESSON.notebook.parent / "ruff.toml").read_text(encoding="utf-8")
+    (tmp_path / "ruff.toml").write_text(settings.replace('"../', f'"{syllabus.ROOT.as_posix()}/'), encoding="utf-8")
     monkeypatch.setattr(syllabus.LessonInfo, "notebook", path)
     return build.problems(LESSON)
 

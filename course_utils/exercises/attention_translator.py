@@ -447,8 +447,8 @@ ex = Exercise(
     hints=(
         "Four things are made one after the other: weights, context, new state, logits. Each needs the one before it. "
         "Which of your own two functions make the first two, and which of the given functions the others?",
-        "`attention_weights(score(state, states), lengths)` gives the weights. `torch.cat([a, b], dim=-1)` puts two "
-        "vectors side by side.",
+        "`attention_weights(score(state, states), lengths)` gives the weights: the query comes first. "
+        "`torch.cat([a, b], dim=-1)` puts two vectors side by side.",
         "Keep the old state until the cell has used it: attention asks with the old one, the output uses the new one.",
     ),
 )
@@ -567,11 +567,6 @@ ex.mistake(
     "the context is not used",
     {"context_vector(weights, states)": "torch.zeros_like(state)"},
     hint="The decoder never looks at the source. Give the context to cell and output.",
-)
-ex.mistake(
-    "the state and the states exchanged for the score",
-    {"score(state, states)": "score(states, state)"},
-    hint="`score(query, states)` wants the query first: the decoder's one state, then all states of the encoder.",
 )
 ex.mistake(
     "the inputs of the cell exchanged",

@@ -23,7 +23,7 @@ EQUIVALENT: dict[str, dict[str, tuple[int, str]]] = {
     "a row of positions is broadcast in the same way when it has one number and no dimension": {
         "masked_cross_entropy": (2, r"arange\(.*\)\.squeeze\("),
         "attention_weights": (2, r"arange\(.*\)\.squeeze\("),
-        "sinusoidal_encoding": (3, r"(frequencies = .*|arange\(.*\))\.squeeze\("),
+        "sinusoidal_encoding": (4, r"(frequencies = .*|arange\(.*\))\.squeeze\("),
         "apply_rotary": (3, r"(frequencies = .*|arange\(.*\))\.squeeze\("),
         "causal_mask": (2, r"arange\(.*\)\.squeeze\("),
         "padding_mask": (2, r"arange\(.*\)\.squeeze\("),
@@ -34,7 +34,7 @@ EQUIVALENT: dict[str, dict[str, tuple[int, str]]] = {
         "causal_mask": (4, r"arange\(.*\)\.(float|double)\(\)"),
         "padding_mask": (2, r"arange\(.*\)\.(float|double)\(\)"),
         "sinusoidal_encoding": (
-            9,
+            10,
             r"positions = |arange\(n_positions\) in|float64 → torch\.float32 in: positions"
             r"|\.double\(\) in|pairs = .*\.float\(\)|\.float\(\)\.float\(\)",
         ),
