@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from course_utils.grading import pytest_variables
 from course_utils.setup import CALL, SetupError, environment, say
 from course_utils.syllabus import ROOT
 
@@ -100,19 +101,11 @@ def test_arguments(arguments: list[str], root: Path = ROOT) -> list[str]:
     ]
 
 
-def test_variables(python: Path) -> dict[str, str]:
-    """One thread a worker, or two workers fight for the cores; no backend that a kernel would inherit, and none of
-    the options that somebody has set for all their runs of pytest.
-    """
-    variables = environment.child_environment(python)
-    variables.setdefault("OMP_NUM_THREADS", "1")
-    return {name: value for name, value in variables.items() if name not in ("MPLBACKEND", "PYTEST_ADDOPTS")}
-
-
 def test(arguments: list[str]) -> int:
     cpu, rest = take("--cpu", arguments)
     python = environment.prepare(ROOT, tests=True, cpu=cpu, exact=True)
-    return environment.hand_over(python, test_arguments(rest), test_variables(python))
+    variables = pytest_variables(environment.child_environment(python))
+    return environment.hand_over(python, test_arguments(rest), variables)
 
 
 def grade(arguments: list[str]) -> int:
@@ -122,8 +115,7 @@ def grade(arguments: list[str]) -> int:
     if not notebooks:
         raise SetupError(f"There is no notebook in my_course/ yet. `{CALL} lab` puts the lessons there.")
     python = environment.prepare(ROOT, cpu=cpu)
-    code = f"import sys; from course_utils.grading.grade import main; sys.exit(main(sys.argv[1:], jobs={jobs}))"
-    return environment.hand_over(python, ["-c", code, *map(str, notebooks)], test_variables(python))
+    return run_function("course_utils.grading.grade", f"main(words, jobs={jobs})", [*map(str, notebooks)], python)
 
 
 def jobs_of(arguments: list[str]) -> tuple[int, list[str]]:

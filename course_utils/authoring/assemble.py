@@ -1,6 +1,5 @@
 """Notebooks as data: read them, write them, name their cells."""
 
-import copy
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,11 +32,6 @@ def read(path: str | Path) -> NotebookNode:
 def write(notebook: NotebookNode, path: str | Path) -> None:
     """Write the notebook as JupyterLab does."""
     Path(path).write_text(nbformat.writes(notebook, version=nbformat.NO_CONVERT) + "\n", encoding="utf-8", newline="\n")
-
-
-def copied(notebook: NotebookNode) -> NotebookNode:
-    """The same notebook once more, to be changed."""
-    return copy.deepcopy(notebook)
 
 
 def role(cell: NotebookNode) -> str | None:

@@ -3,6 +3,7 @@
 `build --check` runs nothing: it says what is stale or breaks the rules.
 """
 
+import copy
 import hashlib
 import os
 import re
@@ -74,7 +75,7 @@ def run(notebook: NotebookNode, lesson: syllabus.LessonInfo) -> NotebookNode:
 def problems(lesson: syllabus.LessonInfo) -> list[str]:
     """What is wrong with the lesson's notebook, in words; nothing is run."""
     notebook = assemble.read(lesson.notebook)
-    stamped = assemble.copied(notebook)
+    stamped = copy.deepcopy(notebook)
     stamps.stamp(stamped, lesson)
     found = []
     if stamped != notebook:
@@ -115,7 +116,7 @@ def _figure_imports(source: str) -> set[str]:
 
 
 def _solved(notebook: NotebookNode, lesson: syllabus.LessonInfo) -> NotebookNode:
-    solved = assemble.copied(notebook)
+    solved = copy.deepcopy(notebook)
     assemble.put_answers(solved, assemble.reference_answers(lesson.name))
     return solved
 

@@ -38,29 +38,17 @@ def bleu_curves(curves: Mapping[str, Sequence[float]], bins: Sequence[Bin]) -> F
     """BLEU against sentence length, a curve a model, a point a bin."""
     figure, axes = new_figure(3.2)
     draw_bleu_curves(axes, curves, bins)
-    if len(curves) > 1:
-        axes.legend(loc="best")
     return figure
 
 
-def draw_bleu_curves(
-    axes: Axes, curves: Mapping[str, Sequence[float] | Sequence[Sequence[float]]], bins: Sequence[Bin]
-) -> None:
-    """The curves of `bleu_curves` in given axes; a single curve shows its values too.
-
-    A model with several trainings, a list for each, has the mean as its curve, and a band from the worst to the best.
-    """
+def draw_bleu_curves(axes: Axes, curves: Mapping[str, Sequence[float]], bins: Sequence[Bin]) -> None:
+    """The curves of `bleu_curves` in given axes; a single curve shows its values too."""
     places = range(len(bins))
     for (label, values), colour in zip(curves.items(), _ORDER, strict=False):
-        trainings = [values] if isinstance(values[0], float | int) else values
-        means = [sum(column) / len(column) for column in zip(*trainings, strict=True)]
-        axes.plot(places, means, marker="o", color=COLOURS[colour], linewidth=2, label=label)
-        if len(trainings) > 1:
-            worst, best = ([pick(column) for column in zip(*trainings, strict=True)] for pick in (min, max))
-            axes.fill_between(places, worst, best, color=COLOURS[colour], alpha=0.3, linewidth=0)
+        axes.plot(places, values, marker="o", color=COLOURS[colour], linewidth=2, label=label)
         if len(curves) == 1:
-            for place, mean in zip(places, means, strict=True):
-                axes.annotate(f"{mean:.0f}", (place, mean), xytext=(6, 6), textcoords="offset points")
+            for place, value in zip(places, values, strict=True):
+                axes.annotate(f"{value:.0f}", (place, value), xytext=(6, 6), textcoords="offset points")
     axes.set_xticks(places, [f"{low}–{high}" for low, high in bins])
     axes.set(xlabel="words in the English sentence", ylabel="BLEU (0 to 100)", ylim=(0, 105))
     if len(curves) > 1:

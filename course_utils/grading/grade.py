@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from course_utils.authoring import assemble
-from course_utils.grading import submission
+from course_utils.grading import pytest_variables, submission
 
 CELL_SECONDS = 300
 _OPTIONS = ["-q", "-p", "course_utils.grading.nbval_plugin", "-p", "no:randomly", "-p", "no:cacheprovider", "--nbval"]
@@ -61,7 +61,7 @@ def run(path: Path) -> dict[str, Any]:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *arguments],
             cwd=lesson.notebook.parent,
-            env={name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"},
+            env=pytest_variables(os.environ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

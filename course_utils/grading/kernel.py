@@ -87,15 +87,13 @@ class Kernel(nbval_kernel.RunningKernel):
         if stream != "iopub":
             return super().get_message(stream, timeout)
         end = min(self._give_up, time.monotonic() + (1e9 if timeout is None else timeout))
-        while True:
-            self._read_output()
-            if self._output:
-                return self._output.popleft()
-            if not self.kc.iopub_channel.socket.poll(max(0, min(100, 1000 * (end - time.monotonic())))):
-                if time.monotonic() >= end:
-                    raise Empty
-            elif time.monotonic() >= self._give_up:
+        self._read_output()
+        while not self._output:
+            if time.monotonic() >= end:
                 raise Empty
+            self.kc.iopub_channel.socket.poll(50)
+            self._read_output()
+        return self._output.popleft()
 
     def interrupt(self) -> None:
         self._give_up = time.monotonic() + (1 if self.is_flooded else 5)

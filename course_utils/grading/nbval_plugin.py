@@ -39,12 +39,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_NOTES] = []
-    if config.option.answers not in (None, REFERENCE):
+    if _is_graded(config):
         try:
             assemble.read(config.option.answers)
         except assemble.UnreadableNotebook as error:
             raise pytest.UsageError(f"--answers: {error}") from None
     config.add_cleanup(use_sockets_of_the_file_system())
+
+
+def _is_graded(config: pytest.Config) -> bool:
+    """Whether somebody's answers are run, and not the course's own."""
+    return config.option.answers not in (None, REFERENCE)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -89,7 +94,7 @@ class Cell(nbval.IPyNbCell):
 class Notebook(nbval.IPyNbFile):
     def setup(self) -> None:
         """Start the kernel. A learner's cells work in a folder of their own, which lies where `my_course/` lies."""
-        self._scratch = None if self.config.option.answers in (None, REFERENCE) else _scratch_folder()
+        self._scratch = _scratch_folder() if _is_graded(self.config) else None
         self._ran: list[Cell] = []
         self._kernels = 0
         self._start_kernel()
@@ -136,7 +141,7 @@ class Notebook(nbval.IPyNbFile):
         self.nb = assemble.read(self.path)
         own = {cell.id for cell in self.nb.cells}
         answers = self.config.option.answers
-        compare = self.compare_outputs and answers in (None, REFERENCE)
+        compare = self.compare_outputs and not _is_graded(self.config)
         self._put_answers(answers)
         for number, cell in enumerate(assemble.code_cells(self.nb)):
             options = defaultdict(bool, check=compare)
@@ -186,7 +191,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     exercises.sort(key=lambda one: (one["notebook"], one["cell"]))  # pytest has sorted them by outcome
     total = sum(e["points"] for e in exercises)
     points = sum(e["points"] for e in exercises if e["passed"])
-    if config.option.answers not in (None, REFERENCE):
+    if _is_graded(config):
         terminalreporter.write_line(f"score: {points:g} of {total:g} points")
     if config.option.report:
         errors = [error for report in reports if (error := _learners_error(report))]
