@@ -1,5 +1,7 @@
 """What the lessons share. `import course_utils` costs nothing: rooms open when they are used."""
 
+from __future__ import annotations
+
 from typing import Any
 
 __all__ = ["start"]

@@ -1,5 +1,7 @@
 """Running a notebook with somebody's answers: which lesson it is, which cells count, the run, the points."""
 
+from __future__ import annotations  # an older Python reads this file too, to say that it is too old
+
 from collections.abc import Mapping
 
 
