@@ -3,6 +3,8 @@
 Standard library only: `python -m course_utils` reads this list before anything is installed.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from pathlib import Path
 
