@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import re
@@ -11,6 +12,8 @@ from pathlib import Path
 
 from course_utils.grading import pytest_variables
 from course_utils.setup import CALL, SetupError, environment, say
+from course_utils.setup.advice import for_text
+from course_utils.setup.state import supported
 from course_utils.syllabus import ROOT
 
 PLUGIN = "course_utils.grading.nbval_plugin"
@@ -33,128 +36,87 @@ bench [NAME ...]
 doctor
     Shows versions, devices and folders, what is missing, and how to put it right."""
 
-# Options of pytest whose value is the next word: that word is no path, even if a folder has its name.
-TAKES_VALUE = {"-k", "-m", "-n", "-p", "-o", "-c", "-W", "-r", "--answers", "--report", "--dist"}
-TAKES_VALUE |= {"--ignore", "--deselect"}
+
+def number(text: str) -> int:
+    if not (text.isdecimal() and int(text)):
+        raise argparse.ArgumentTypeError("needs a number from 1: how many notebooks run at the same time")
+    return int(text)
 
 
-def take(flag: str, arguments: list[str]) -> tuple[bool, list[str]]:
-    """Whether `flag` is among the arguments, and the others."""
-    return flag in arguments, [one for one in arguments if one != flag]
+def understand(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Our own options, and the other words, in their order."""
+    parser = argparse.ArgumentParser(usage=f"{CALL} VERB --help", add_help=False, allow_abbrev=False)
+    for flag in ("--cpu", "--all", "--check"):
+        parser.add_argument(flag, action="store_true")
+    parser.add_argument("-j", type=number, default=1)
+    return parser.parse_known_args(words)
 
 
-def run_function(module: str, call: str, arguments: list[str], python: Path) -> int:
-    """Calls a function of the package in the environment; `call` sees the arguments as `words`."""
+def run_function(module: str, call: str, words: list[str], python: Path) -> int:
+    """Calls a function of the package in the environment; `call` sees the words as `words`."""
     code = f"import sys; words = sys.argv[1:]; from {module} import main; sys.exit({call})"
-    return environment.hand_over(python, ["-c", code, *arguments], environment.child_environment(python))
+    return environment.hand_over(python, ["-c", code, *words], environment.child_environment(python))
 
 
 # ---- the verbs -----------------------------------------------------------------------------------------------------
 
 
-def lab(arguments: list[str]) -> int:
-    from course_utils.setup.lab import (
-        copy_lessons,
-        first_page,
-        jupyter_arguments,
-        jupyter_variables,
-        tell_name,
-        tell_newer,
-    )
+def lab(options: argparse.Namespace, words: list[str]) -> int:
+    from course_utils.setup.lab import copy_lessons, jupyter_arguments, jupyter_variables, tell
 
-    cpu, extra = take("--cpu", arguments)
-    python = environment.prepare(ROOT, cpu=cpu, exact=True)
-    tell_newer(*copy_lessons(ROOT))
-    tell_name(ROOT)
+    newer, unknown = copy_lessons(ROOT)
+    python = environment.prepare(ROOT, cpu=options.cpu, exact=True)
+    tell(ROOT, newer, unknown)
     variables = jupyter_variables(environment.child_environment(python))
-    return environment.hand_over(python, jupyter_arguments(first_page(ROOT), extra), variables)
+    return environment.hand_over(python, jupyter_arguments(ROOT, words), variables)
 
 
-def split_paths(arguments: list[str], root: Path) -> tuple[list[str], list[str]]:
-    """The arguments for pytest that are paths, seen from the repository, where pytest runs; and the others.
-
-    Not made absolute: pytest takes brackets in the folder's own path for parameters.
+def from_root(word: str) -> str:
+    """A path as it is seen from the repository, where pytest runs. Not made absolute: pytest takes brackets in the
+    folder's own path for parameters.
     """
-    paths, others = [], []
-    for before, word in zip(["", *arguments], arguments, strict=False):
-        place, mark, node = word.partition("::")
-        if before not in TAKES_VALUE and not word.startswith("-") and os.path.exists(place):
-            paths.append(f"{os.path.relpath(place, root)}{mark}{node}")
-        else:
-            others.append(word)
-    return paths, others
+    place, mark, node = word.partition("::")
+    return f"{os.path.relpath(place, ROOT)}{mark}{node}" if os.path.exists(place) else word
 
 
-def test_arguments(arguments: list[str], root: Path = ROOT) -> list[str]:
-    """pytest's command line: in parallel by file, every notebook with the course's own answers."""
-    everything, rest = take("--all", arguments)
-    paths, options = split_paths(rest, root)
-    default = [name for name in ("notebooks", "tests") if (root / name).is_dir()]
-    return [
+def test(options: argparse.Namespace, words: list[str]) -> int:
+    """In parallel by file, every notebook with the course's own answers."""
+    python = environment.prepare(ROOT, tests=True, cpu=options.cpu, exact=True)
+    arguments = [
         *("-m", "pytest", "-n", "2", "--dist", "loadfile"),
         *("-p", PLUGIN, "--nbval", "--answers", "reference"),
         *("--nbval-current-env", "--nbval-cell-timeout=300"),
-        *("-p", "no:randomly"),  # a plug-in that would shuffle the cells of a notebook
-        *([] if everything else ["-m", "not slow"]),
-        *options,
-        *(paths or default),
+        *([] if options.all else ["-m", "not slow"]),
+        *map(from_root, words),
     ]
+    return environment.hand_over(python, arguments, pytest_variables(environment.child_environment(python)))
 
 
-def test(arguments: list[str]) -> int:
-    cpu, rest = take("--cpu", arguments)
-    python = environment.prepare(ROOT, tests=True, cpu=cpu, exact=True)
-    variables = pytest_variables(environment.child_environment(python))
-    return environment.hand_over(python, test_arguments(rest), variables)
-
-
-def grade(arguments: list[str]) -> int:
-    cpu, rest = take("--cpu", arguments)
-    jobs, names = jobs_of(rest)
-    notebooks = [Path(name).absolute() for name in names] or sorted((ROOT / "my_course").glob("*.ipynb"))
+def grade(options: argparse.Namespace, words: list[str]) -> int:
+    notebooks = [Path(name).absolute() for name in words] or sorted((ROOT / "my_course").glob("*.ipynb"))
     if not notebooks:
         raise SetupError(f"There is no notebook in my_course/ yet. `{CALL} lab` puts the lessons there.")
-    python = environment.prepare(ROOT, cpu=cpu)
-    return run_function("course_utils.grading.grade", f"main(words, jobs={jobs})", [*map(str, notebooks)], python)
+    python = environment.prepare(ROOT, cpu=options.cpu)
+    return run_function("course_utils.grading.grade", f"main(words, jobs={options.j})", [*map(str, notebooks)], python)
 
 
-def jobs_of(arguments: list[str]) -> tuple[int, list[str]]:
-    """The number after `-j`, and the other arguments."""
-    if "-j" not in arguments:
-        return 1, arguments
-    place = arguments.index("-j")
-    number = arguments[place + 1 : place + 2]
-    if not (number and number[0].isdecimal() and int(number[0])):
-        raise SetupError("-j needs a number from 1: how many notebooks run at the same time.")
-    return int(number[0]), arguments[:place] + arguments[place + 2 :]
+def build(options: argparse.Namespace, words: list[str]) -> int:
+    python = environment.prepare(ROOT, tests=True, cpu=options.cpu, exact=True)
+    return run_function("course_utils.authoring.build", f"main(words, check={options.check})", words, python)
 
 
-def build(arguments: list[str]) -> int:
-    cpu, rest = take("--cpu", arguments)
-    check, names = take("--check", rest)
-    python = environment.prepare(ROOT, tests=True, cpu=cpu, exact=True)
-    return run_function("course_utils.authoring.build", f"main(words, check={check})", names, python)
+def bench(options: argparse.Namespace, words: list[str]) -> int:
+    return run_function("course_utils.benchmarks", "main(words)", words, environment.prepare(ROOT, cpu=options.cpu))
 
 
-def bench(arguments: list[str]) -> int:
-    cpu, names = take("--cpu", arguments)
-    python = environment.prepare(ROOT, cpu=cpu)
-    return run_function("course_utils.benchmarks", "main(words)", names, python)
-
-
-def doctor(arguments: list[str]) -> int:
+def doctor(options: argparse.Namespace, words: list[str]) -> int:
     from course_utils.setup.doctor import examine
 
     return examine(ROOT)
 
 
-VERBS: dict[str, Callable[[list[str]], int]] = {
-    "lab": lab,
-    "test": test,
-    "grade": grade,
-    "build": build,
-    "bench": bench,
-    "doctor": doctor,
+VERBS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
+    verb.__name__: verb for verb in (lab, test, grade, build, bench, doctor)
 }
 
 
@@ -170,6 +132,9 @@ def main(arguments: list[str]) -> int:
         return 1
     except BrokenPipeError:  # the reader has left, as in `doctor | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        print(f"This could not be done: {error}\n{for_text(str(error))}", file=sys.stderr, flush=True)
         return 1
     except KeyboardInterrupt:
         print("\nStopped. The same command starts again; what was downloaded is kept.", file=sys.stderr, flush=True)
@@ -187,9 +152,9 @@ def run(arguments: list[str]) -> int:
     if rest[:1] in (["-h"], ["--help"]):
         say(next(text for text in re.split(r"\n(?=\S)", HELP) if text.startswith(verb)))
         return 0
-    if not environment.supported(sys.version_info[:2]):
+    if not supported(sys.version_info[:2]):
         return environment.start_again(arguments, ROOT)
-    return VERBS[verb](rest)
+    return VERBS[verb](*understand(rest))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """What several lessons share when they train: batches of sentences of like length, and one training loop."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -16,6 +16,17 @@ from course_utils import progress
 from course_utils.corpora.vocabulary import Vocabulary
 
 Batch = TypeVar("Batch")
+
+
+@runtime_checkable
+class Translator(Protocol):
+    """What lesson 01's `translate` asks of a model. Each kind of translator has its own state."""
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+
+    def start(self, source: Tensor, lengths: Tensor, /) -> Any: ...
+
+    def step(self, tokens: Tensor, state: Any, /) -> tuple[Tensor, Any]: ...
 
 
 class TranslationBatch(NamedTuple):
@@ -97,7 +108,7 @@ def _pad(
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def one_thread() -> Generator[None]:
     """Lets PyTorch use one thread inside `with one_thread():`, or in a function below `@one_thread()`.
 
     For many small steps, threads that wait for each other cost more than they give, and much more on a busy machine.

@@ -1,7 +1,7 @@
 """What the tests of several lessons share: random inputs, a bound for rounding errors, a module made of a function."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from course_utils.corpora.vocabulary import pad_batch
+
+Model = TypeVar("Model", bound=nn.Module)
 
 # ------------------------------------------------------------------ random inputs
 
@@ -58,6 +60,11 @@ def as_exact_as(got: Tensor, theirs: Tensor, exact: Tensor, roundings: int = 4) 
         assert error <= 2 * their_error + roundings * rounding
 
 
+def gradient(leaf: Tensor) -> Tensor:
+    assert leaf.grad is not None, "no gradient has arrived"
+    return leaf.grad
+
+
 # ------------------------------------------------------------------ modules
 
 
@@ -72,7 +79,7 @@ class FunctionModule(nn.Module):
         return self.function(*self.parts, *inputs)
 
 
-def loud(model: nn.Module, factor: float = 2) -> nn.Module:
+def loud(model: Model, factor: float = 2) -> Model:
     """The model with larger weights than at its start: a state that moves a lot shows every leak."""
     with torch.no_grad():
         for weight in model.parameters():

@@ -1,5 +1,6 @@
 """Making notebooks: reading, stamping, the time that they take, and the rules of `build`."""
 
+import copy
 import json
 import subprocess
 import sys
@@ -86,7 +87,7 @@ def test_stub_is_signature_and_docstring():
 
 
 def test_stamping_twice_changes_nothing(notebook):
-    once = nbformat.from_dict(notebook)
+    once = copy.deepcopy(notebook)
     stamps.stamp(once, LESSON)
     assert once == notebook
 
@@ -104,8 +105,9 @@ def undocumented():
 
 
 def test_a_reference_without_docstring_is_refused():
+    exercise: Any = SimpleNamespace(function=undocumented, name="undocumented")
     with pytest.raises(ValueError, match="needs a docstring"):
-        stamps.stub(SimpleNamespace(function=undocumented, name="undocumented"))
+        stamps.stub(exercise)
 
 
 @pytest.mark.parametrize(

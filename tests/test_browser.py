@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -21,7 +21,7 @@ import pytest
 
 from course_utils.authoring.assemble import code_cells, read, role
 from course_utils.setup.environment import child_environment
-from course_utils.setup.lab import copy_lessons, first_page, jupyter_arguments, jupyter_variables
+from course_utils.setup.lab import copy_lessons, jupyter_arguments, jupyter_variables
 from course_utils.syllabus import LESSONS, ROOT, LessonInfo
 
 pytestmark = pytest.mark.slow
@@ -61,7 +61,7 @@ def browser() -> Iterator[Any]:
 
 
 @contextmanager
-def opened_page(browser: Any, lesson: LessonInfo) -> Iterator[Any]:
+def opened_page(browser: Any, lesson: LessonInfo) -> Generator[Any]:
     """An empty page, closed before the server: a server waits long for a page that is still connected."""
     page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
     try:
@@ -105,14 +105,14 @@ def wait_for_server(server: subprocess.Popen, port: int, log: Path) -> None:
 
 
 @contextmanager
-def jupyterlab(home: Path) -> Iterator[str]:
+def jupyterlab(home: Path) -> Generator[str]:
     """Serve `home`/my_course as our command `lab` does, and give the address; nothing is left running.
 
     The command itself would first make an environment for the copy. Everything after that is its own code.
     """
     port = free_port()
     options = ["--no-browser", "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0"]
-    arguments = jupyter_arguments(first_page(home), [*options, "--IdentityProvider.token="])
+    arguments = jupyter_arguments(home, [*options, "--IdentityProvider.token="])
     log = home / "server.log"
     with log.open("wb") as output:
         command = [sys.executable, *arguments]

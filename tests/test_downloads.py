@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
@@ -166,20 +166,27 @@ ANSWERS: dict[str, Answer] = {
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
+        assert isinstance(self.server, Server)
         self.server.paths.append(self.path)
         with suppress(ConnectionError):  # the learner's side has had enough, as it should
             ANSWERS[urlsplit(self.path).path](self)  # a proxy is asked for the whole address
         self.close_connection = True
 
-    def log_message(self, *arguments) -> None:
+    def log_message(self, format: str, *args) -> None:
         """Keep the test's output clean."""
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads, block_on_close = True, False
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.paths: list[str] = []
+
+
 @pytest.fixture(scope="module")
-def server() -> Iterator[ThreadingHTTPServer]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        running.daemon_threads, running.block_on_close = True, False
-        running.paths = []
+def server() -> Iterator[Server]:
+    with Server() as running:
         threading.Thread(target=running.serve_forever, args=(0.02,), daemon=True).start()
         yield running
         running.shutdown()
@@ -425,7 +432,7 @@ def test_a_damaged_file_in_the_cache_is_fetched_again(mirrors, server, tmp_path,
 
 
 @contextmanager
-def interrupted_while(monkeypatch, module, function: str) -> Iterator[None]:
+def interrupted_while(monkeypatch, module, function: str) -> Generator[None]:
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 

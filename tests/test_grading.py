@@ -1,6 +1,8 @@
 """Grading a learner's notebook: which lesson it is, which of its cells count, what the run survives, what is said."""
 
+import copy
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -60,7 +62,7 @@ def copy_of_answer(source: str, below: str) -> Change:
     """A copied (or split) answer cell: JupyterLab gives it the same metadata."""
 
     def change(notebook: nbformat.NotebookNode) -> None:
-        piece = nbformat.from_dict(cell(notebook, "softmax"))
+        piece = copy.deepcopy(cell(notebook, "softmax"))
         piece.source, piece.id = source, "copied"
         notebook.cells.insert(place(notebook, below) + 1, piece)
 
@@ -93,6 +95,7 @@ OPENS = 'from course_utils import start\n\nlesson = start("masking", globals())'
         ("06_multi_head (1).ipynb", empty(), "multi_head"),
         ("Copy of 06_multi_head.ipynb", empty({"digest": "1"}), "multi_head"),
         ("06_multi_head.ipynb", empty({"lesson": None}), "multi_head"),
+        ("06_multi_head.ipynb", empty(["lesson"]), "multi_head"),
     ],
 )
 def test_the_lesson_of_a_notebook(file, notebook, lesson):
@@ -215,6 +218,10 @@ def test_an_answer_that_stands_only_below_its_check_counts(notebook, work):
         (edit("by-hand", source="print(7)"), "belongs to the course: the cell `print(7)`"),
         (lambda nb: nb.metadata["course"].update(digest="old"), "of another version of the lesson"),
         (
+            lambda nb: (nb.metadata.update(course=["?"]), nb.cells.remove(cell(nb, "softmax"))),
+            "no answer cell of softm",
+        ),
+        (
             edit("softmax", metadata={"course": {"role": "answer", "exercise": "gone"}}, id="gone"),
             "has no exercise gone: its answer was not used",
         ),
@@ -227,7 +234,7 @@ def test_what_is_not_used_is_said(notebook, work, change, said):
 
 def test_cells_of_an_older_version_are_not_run_as_the_learners(notebook, work):
     work.metadata["course"]["digest"] = "old"
-    old = nbformat.from_dict(cell(work, "softmax-check"))
+    old = copy.deepcopy(cell(work, "softmax-check"))
     old.id, old.source, old.metadata["course"]["exercise"] = "gone-check", 'lesson.check("gone")', "gone"
     work.cells.append(old)
     assert 'lesson.check("gone")' not in sources_after(notebook, work)
@@ -287,6 +294,10 @@ def test_right_answer_scores(graded):
         ),
         (edit("softmax", source="# NBVAL_SKIP\n" + WRONG), "✗ softmax: 13 of 14 checks failed"),
         (edit("softmax", source="nump.array(1)\n" + RIGHT), "its cell: NameError: name 'nump' is not defined"),
+        (
+            edit("softmax", source="def softmax(scores):\n    return nump.exp(scores)"),
+            "checks failed: NameError: name 'nump' is not defined",
+        ),
         (add("softmax", "1 / 0"), "the cell `1 / 0`: ZeroDivisionError: division by zero"),
         (
             edit("softmax-check", source="pass"),
@@ -313,7 +324,8 @@ def test_what_a_check_prints_is_seen_whatever_stands_in_the_place_of_stdout(grad
 
 
 FAULTS = {
-    "exit": "import os\nos._exit(1)",
+    "the process ends": "import os\nos._exit(1)",
+    "exit": "exit()",  # the kernel goes on for a moment
     "a C loop": "import re\nre.match(r'(a+)+b', 'a' * 64)",
     "interrupts swallowed": "while True:\n    try:\n        while True:\n            pass\n"
     "    except BaseException:\n        pass",
@@ -323,7 +335,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_cell_that_ends_or_blocks_the_kernel_costs_only_itself(graded, fault):
-    lines = graded(add("scaled_dot_product_attention", "kept = 1", FAULTS[fault], "assert kept"), LAYER, seconds=6)
+    lines = graded(add("scaled_dot_product_attention", "kept = 1", FAULTS[fault], "assert kept"), LAYER, seconds=15)
     assert set(first_words(lines[:4]).values()) == {"passed"}, lines
     first = FAULTS[fault].partition("\n")[0]
     assert len(lines) == 6 and lines[5].startswith(f"  the cell `{first}`: "), lines
@@ -411,14 +423,35 @@ def test_results_come_in_the_order_of_the_names(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("words", [["-j"], ["-j", "0"], ["-j", "many"], ["-j", "-2"]])
 def test_a_number_of_jobs_is_asked_for(words, capsys):
-    assert cli.main(["grade", *words]) == 1
-    assert "-j needs a number" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["grade", *words])
+    assert "argument -j: " in capsys.readouterr().err
 
 
 def test_grade_with_nothing_to_grade(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(cli, "ROOT", tmp_path)
     assert cli.main(["grade"]) == 1
     assert "lab" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("option", "passed"), [("-k softmax-check", "0 of 1"), ("-k nothing", "0 of 0")])
+def test_cells_that_an_option_leaves_out_do_not_end_the_run(option, passed, tmp_path):
+    """Nobody has to use our command: the plug-in works with pytest's own options."""
+    options = ["-p", "course_utils.grading.nbval_plugin", "--nbval", "--answers", str(LESSON.notebook)]
+    command = [sys.executable, "-m", "pytest", "-p", "no:xdist", *options, *option.split(), str(LESSON.notebook)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert f"score: {passed} points" in done.stdout and "Traceback" not in done.stderr, done.stdout + done.stderr
+
+
+def test_the_pytest_of_the_readme_runs_a_notebook_that_names_another_kernel(tmp_path):
+    """As conda and VS Code leave it."""
+    (line,) = re.findall(r"`pytest (.*) my_course/.*`", (syllabus.ROOT / "README.md").read_text(encoding="utf-8"))
+    mine = nbformat.v4.new_notebook(cells=[new_code_cell("x = 1", execution_count=1)])
+    mine.metadata.kernelspec = {"name": "conda-env-x-py", "display_name": "x", "language": "python"}
+    assemble.write(mine, tmp_path / "mine.ipynb")
+    command = [sys.executable, "-m", "pytest", *line.split(), "mine.ipynb"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout
 
 
 def test_an_unreadable_answers_file_is_a_clear_usage_error(tmp_path):

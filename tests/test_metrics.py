@@ -4,6 +4,7 @@ import math
 import subprocess
 import sys
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -76,7 +77,7 @@ def test_a_token_is_one_whatever_it_holds(hypothesis, reference, matches):
 
 @pytest.mark.parametrize("name", ["hypotheses", "references"])
 def test_numbers_are_no_words(name):
-    sides = {"hypotheses": [["a"]], "references": [["a"]]} | {name: [[7]]}
+    sides: dict[str, Any] = {"hypotheses": [["a"]], "references": [["a"]]} | {name: [[7]]}
     with pytest.raises(TypeError, match="a token must be a string; got 7 of int"):
         bleu(**sides)
 

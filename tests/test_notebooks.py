@@ -51,7 +51,7 @@ def test_there_are_enough_mistakes_and_hints(exercise: Exercise):
 
 @every_exercise
 def test_an_error_that_the_docstring_promises_is_asked_for(exercise: Exercise):
-    for error in re.findall(r"[Rr]aises (\w+Error)", exercise.function.__doc__):
+    for error in re.findall(r"[Rr]aises (\w+Error)", exercise.function.__doc__ or ""):
         assert any(error in check.name for check in exercise.checks), error
 
 

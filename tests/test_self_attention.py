@@ -284,8 +284,10 @@ def test_positions_are_learned_with_the_rest() -> None:
 
 def test_guessing_costs_log_two_and_is_right_half_the_time() -> None:
     model = model_with("none")
-    nn.init.zeros_(model.readout[2].weight)
-    nn.init.zeros_(model.readout[2].bias)
+    last = model.readout[2]
+    assert isinstance(last, nn.Linear)
+    nn.init.zeros_(last.weight)
+    nn.init.zeros_(last.bias)
     loss = order_loss(model, order_batch(12, 8, generator(0)))
     torch.testing.assert_close(loss, torch.tensor(2.0).log())
     assert abs(order_accuracy(model, 12) - 0.5) < 0.05

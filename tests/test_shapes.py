@@ -4,8 +4,10 @@ import functools
 import sys
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import beartype
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -250,7 +252,7 @@ def test_a_function_of_the_course_under_its_shape_checks():
 
 
 def test_a_function_from_a_notebook_cell():
-    names = {"__name__": "__main__", "torch": torch}
+    names: dict[str, Any] = {"__name__": "__main__", "torch": torch}
     exec(compile("def f(x):\n    y = x + 1\n    return torch.relu(y)\n", "<cell>", "exec"), names)
     assert arrows(names["f"], ones(x=(5, 4))) == ["x", "y: x", "output: y"]
 
@@ -326,8 +328,9 @@ def test_refused(case: str):
 
 
 def test_refused_inputs_and_names():
+    number: Any = 3
     with pytest.raises(ValueError, match="every input must be a tensor, but n is of type int"):
-        draw_shapes(lambda x, n: x * n, {"x": torch.ones(5, 4), "n": 3}, {"rows": 5, "columns": 4})
+        draw_shapes(lambda x, n: x * n, {"x": torch.ones(5, 4), "n": number}, {"rows": 5, "columns": 4})
     with pytest.raises(ValueError, match="rows and columns both have size 4"):
         draw_shapes(lambda x: x * 2, ones(x=(4, 4)), {"rows": 4, "columns": 4})
 
@@ -422,7 +425,7 @@ def test_arrows_run_around_boxes_and_texts(drawn):
     for arrow in drawn_arrows:
         path = arrow.get_path().transformed(arrow.get_transform())
         lines = path.to_polygons(closed_only=False)  # the curve, in short pieces, and its head
-        points = [point for line in lines for point in Path(line).interpolated(8).vertices]
+        points = [point for line in lines for point in np.asarray(Path(line).interpolated(8).vertices)]
         hit = [item for item in items if any(item.contains(x, y) for x, y in points)]
         assert not hit, (arrow, hit)
 

@@ -1,5 +1,7 @@
 """Ids and words are each other's inverse, special strings in a text stay text, and batches keep their lengths."""
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -49,8 +51,9 @@ def test_decode_refuses_ids_without_a_word(wrong):
 
 
 def test_decode_refuses_what_is_no_whole_number():
+    wrong: Any = [4.0]
     with pytest.raises(TypeError):
-        Vocabulary(["the", "cat"]).decode([4.0])
+        Vocabulary(["the", "cat"]).decode(wrong)
 
 
 def test_special_strings_in_a_text_are_unknown_words():
@@ -139,7 +142,9 @@ def test_pad_batch_names_what_is_wrong():
         pad_batch([], pad_id=0)
     with pytest.raises(ValueError, match=r"sequences\[1\] is empty"):
         pad_batch([[4], []], pad_id=0)
+    no_lists: Any = [4, 5]
     with pytest.raises(TypeError, match=r"sequences\[0\].*got 4"):
-        pad_batch([4, 5], pad_id=0)
+        pad_batch(no_lists, pad_id=0)
+    no_id: Any = 1.5
     with pytest.raises(TypeError, match=r"sequences\[1\].*got \[1\.5\]"):
-        pad_batch([[4], [1.5]], pad_id=0)
+        pad_batch([[4], [no_id]], pad_id=0)

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
 import nbformat
 from nbformat import NotebookNode
@@ -17,7 +18,7 @@ def read(path: str | Path) -> NotebookNode:
     try:
         if Path(path).exists() and not Path(path).is_file():
             raise OSError("it is no regular file")  # a pipe would be waited for without end
-        notebook = nbformat.reads(Path(path).read_text(encoding="utf-8-sig"), as_version=4)
+        notebook = parse(Path(path).read_text(encoding="utf-8-sig"))
         for number, cell in enumerate(notebook.cells):
             cell.setdefault("id", f"cell-{number}")  # some editors drop the ids
             cell.source.encode()  # text that cannot be written again cannot be run either
@@ -27,6 +28,11 @@ def read(path: str | Path) -> NotebookNode:
         return notebook
     except Exception as error:  # whatever a damaged file makes nbformat raise
         raise UnreadableNotebook(f"{path} is not a readable notebook: {type(error).__name__}: {error}") from error
+
+
+def parse(text: str) -> NotebookNode:
+    """The notebook in the text, as nbformat 4. nbformat's own function has no types."""
+    return cast(NotebookNode, nbformat.reads(text, as_version=4))
 
 
 def write(notebook: NotebookNode, path: str | Path) -> None:

@@ -59,7 +59,7 @@ def _formatted(notebook: NotebookNode, path: Path) -> NotebookNode:
     command = [sys.executable, "-m", "ruff", "format", "--quiet", "--stdin-filename", str(path), "-"]
     text = nbformat.writes(notebook, version=nbformat.NO_CONVERT)
     done = subprocess.run(command, input=text, stdout=subprocess.PIPE, text=True, encoding="utf-8", check=True)
-    return nbformat.reads(done.stdout, as_version=nbformat.NO_CONVERT)
+    return assemble.parse(done.stdout)
 
 
 def run(notebook: NotebookNode, lesson: syllabus.LessonInfo) -> NotebookNode:

@@ -1,16 +1,19 @@
-"""Lesson 02's measurements."""
+"""Lesson 02's measurements, and lesson 10's of the same translators."""
 
 import functools
 from collections.abc import Callable
 from string import ascii_lowercase
 from typing import Any
 
+import torch
+
 from course_utils.benchmarks.rnn_translator import translator_row
 from course_utils.corpora import english_french
 from course_utils.corpora.pairs import Pair
 from course_utils.lessons import attention_translator as lesson
+from course_utils.lessons import transformer_translator
 from course_utils.lessons.rnn_translator import RNNTranslator, Trained, train_translator, translate
-from course_utils.metrics import exact_match
+from course_utils.metrics import bleu, exact_match
 
 Maker = Callable[[int, int], Any]
 ONE_VECTOR = "one vector (lesson 01)"
@@ -23,25 +26,61 @@ MODELS: dict[str, Maker] = {
 # Longest training sentence, and seeds: the differences beyond 20 words are so large that one seed shows them.
 TRAININGS = {"all lengths": (45, 3), "at most 20 words": (20, 1)}
 
+# Lesson 10: the Transformer, and lesson 02's translator with as many steps.
+TRANSFORMER = "Transformer"
+LONGER: dict[str, tuple[Maker, dict[str, float]]] = {
+    TRANSFORMER: (transformer_translator.TransformerTranslator, transformer_translator.SETTINGS),
+    "dot product, old state": (lesson.AttentionTranslator, {"steps": transformer_translator.SETTINGS["steps"]}),
+}
+LONGER_TRAININGS = {f"{on}, {transformer_translator.SETTINGS['steps']:,} steps": how for on, how in TRAININGS.items()}
+
 
 def translator() -> list[dict[str, Any]]:
-    """Lesson 02: four translators, trained on all lengths and on at most 20 words: BLEU by length, links found."""
-    settings = [(on, model, seed) for on, (_, seeds) in TRAININGS.items() for model in MODELS for seed in range(seeds)]
-    return [trained_translator(*setting)[1] for setting in settings]
+    """Lessons 02, 10: five translators, trained on all lengths and on at most 20 words: BLEU by length, links found."""
+    tables = ((TRAININGS, MODELS), (LONGER_TRAININGS, LONGER))
+    return [
+        trained_translator(on, name, seed)[1]
+        for trainings, models in tables
+        for on, (_, seeds) in trainings.items()
+        for name in models
+        for seed in range(seeds)
+    ]
 
 
 def trained_translator(trained_on: str, name: str, seed: int) -> tuple[Trained, dict[str, Any]]:
     """Train one translator and measure it: its settings, what `translator_row` gives, and how well its maps do."""
-    splits, (longest, _) = english_french.splits(), TRAININGS[trained_on]
+    splits, (longest, _) = english_french.splits(), {**TRAININGS, **LONGER_TRAININGS}[trained_on]
+    make_model, settings = LONGER[name] if trained_on in LONGER_TRAININGS else (MODELS[name], {})
     pairs = [pair for pair in splits.train if len(pair.source) <= longest]
-    run = functools.partial(train_translator, MODELS[name], pairs, seed=seed)
+    run = functools.partial(train_translator, make_model, pairs, seed=seed, **settings)
     trained, row = translator_row(run, splits.test)
     size = sum(p.numel() for p in trained.model.parameters())
     row = {"model": name, "trained_on": trained_on, "seed": seed, "parameters": size, **row}
     if name != ONE_VECTOR:
         row |= map_row(trained, splits.test)
+    if name == TRANSFORMER:
+        row |= heads_row(trained, splits.test) | beam_row(trained, splits.test[::10])
     print(row, flush=True)
     return trained, row
+
+
+def heads_row(trained: Trained, test: list[Pair]) -> dict[str, Any]:
+    """Alignment error rates: of each head of each layer, and of the mean over each layer's heads."""
+    errors = transformer_translator.head_errors(transformer_translator.head_maps(trained, test), test)
+    heads = [[round(error, 3) for error in layer] for layer in errors.heads]
+    return {"aer_heads": heads, "aer_layers": [round(error, 3) for error in errors.layers]}
+
+
+def beam_row(trained: Trained, test: list[Pair]) -> dict[str, Any]:
+    """What a beam of four sentences changes: BLEU, and how often its best sentence has a better or a worse score."""
+    with torch.no_grad():
+        greedy, beam = ([transformer_translator.best_of_beam(trained, p.source, n) for p in test] for n in (1, 4))
+    references = [pair.target for pair in test]
+    one, four = ([trained.french.decode(words) for words, _ in found] for found in (greedy, beam))
+    gains = [b - g for (_, g), (_, b) in zip(greedy, beam, strict=True)]
+    found = {"greedy": round(bleu(one, references), 1), "beam": round(bleu(four, references), 1)}
+    found |= {"better": sum(gain > 1e-4 for gain in gains), "worse": sum(gain < -1e-4 for gain in gains)}
+    return {"beam_search": {"sentences": len(test), **found}}
 
 
 def map_row(trained: Trained, test: list[Pair]) -> dict[str, float]:

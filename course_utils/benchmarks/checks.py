@@ -29,7 +29,8 @@ def checks() -> list[dict[str, Any]]:
         )
         began = time.process_time()
         references = [judge(exercise, exercise.reference).status for exercise in exercises.values()]
-        row = {"lesson": lesson.name, "exercises": len(references), "seconds": round(time.process_time() - began, 2)}
+        row: dict[str, Any] = {"lesson": lesson.name, "exercises": len(references)}
+        row["seconds"] = round(time.process_time() - began, 2)
         row |= {"right": len(right), "right_passed": sum(judge(*pair).status == "passed" for pair in right)}
         verdicts = [judge(*pair) for pair in wrong]
         row |= {"wrong": len(wrong), "wrong_rejected": sum(v.status == "wrong" for v in verdicts)}

@@ -1,19 +1,17 @@
 """Lesson 06's measurement."""
 
 import functools
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from course_utils.benchmarks.timing import ratios
 from course_utils.lessons.masking import causal_mask
 from course_utils.lessons.multi_head import MultiHeadAttention, attend, attend_in_steps, copy_weights
 
 _SIZES = ((8, 64, 512), (4, 256, 256), (1, 1024, 256))  # batch, tokens, d_model
-_TURNS, _WARM_UP = 60, 5
 
 
 def layers() -> list[dict[str, Any]]:
@@ -21,11 +19,8 @@ def layers() -> list[dict[str, Any]]:
     rows = []
     for batch, n_tokens, d_model in _SIZES:
         for is_causal in (False, True):
-            seconds = _seconds(_layers(batch, n_tokens, d_model, is_causal))
             row = {"batch": batch, "tokens": n_tokens, "d_model": d_model, "heads": 8, "is_causal": is_causal}
-            for name in ("steps", "fused", "pytorch_fused"):
-                ratios = [ours / theirs for ours, theirs in zip(seconds[name], seconds["pytorch"], strict=True)]
-                row[f"{name}_to_pytorch"] = round(statistics.median(ratios), 2)
+            row |= ratios(_layers(batch, n_tokens, d_model, is_causal), to="pytorch")
             rows.append(row)
             print(row, flush=True)
     return rows
@@ -43,14 +38,3 @@ def _layers(batch: int, n_tokens: int, d_model: int, is_causal: bool) -> dict[st
         copy_weights(theirs, ours)
         calls[name] = functools.partial(ours, x, is_causal=is_causal)
     return calls
-
-
-def _seconds(calls: dict[str, Callable[[], Tensor]]) -> dict[str, list[float]]:
-    """The times of a forward and backward pass, turn by turn: a slow moment of the machine slows all of them."""
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(_TURNS):
-        for name, call in calls.items():
-            began = time.perf_counter()
-            call().sum().backward()
-            seconds[name].append(time.perf_counter() - began)
-    return {name: times[_WARM_UP:] for name, times in seconds.items()}

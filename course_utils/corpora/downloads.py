@@ -20,6 +20,7 @@ import socket
 import threading
 import time
 import zipfile
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
@@ -128,6 +129,37 @@ def _generated(name: str, limit: int | None, failures: dict[str, str]) -> Corpus
     return Corpus(pairs, [])
 
 
+# ------------------------------------------------------------------------------------ one pinned file
+
+
+def pinned_file(name: str, pin: str, urls: Sequence[str], size: int, seconds: float = TOTAL_SECONDS) -> bytes | None:
+    """Return the bytes of a file that is known by its checksum, from the cache or the first address that gives it.
+
+    `name` is what it is called in the cache, `size` how many bytes it has. If no address can be used, this says why
+    and returns None.
+    """
+    with suppress(OSError):
+        data = (cache.cache_dir() / name).read_bytes()
+        if _other_checksum(data, pin) is None:
+            return data
+    end = time.monotonic() + seconds
+    failures: dict[str, str] = {}
+    for url in urls:
+        try:
+            data = _fetch(url, max(end - time.monotonic(), 0.1), size)
+            if other := _other_checksum(data, pin):
+                raise _Refused(f"another file came than expected: its checksum is {other}, not {pin}")
+        except _Refused as reason:
+            failures[url] = str(reason)
+            continue
+        with suppress(OSError):
+            cache.write_atomically(cache.cache_dir() / name, data)
+        return data
+    tried = (f"- {url}: {reason}" for url, reason in failures.items())
+    print(f"{name} could not be downloaded. What was tried:", *tried, sep="\n")
+    return None
+
+
 # ----------------------------------------------------------------------------------------- the cache
 
 
@@ -195,8 +227,8 @@ def _text(data: bytes) -> bytes:
 # ---------------------------------------------------------------------------------------- the network
 
 
-def _fetch(url: str, seconds: float) -> bytes:
-    """Return all bytes of a file, or raise _Refused with the reason. Always from the start: the files are small.
+def _fetch(url: str, seconds: float, maximum: int | None = None) -> bytes:
+    """Return all bytes of a file, or raise _Refused with the reason. Always from the start: most files are small.
 
     In a thread of its own, because a socket has a limit for each wait only: a server that sends its headers byte by
     byte never reaches it. Such a thread may outlive this call; it stores nothing and does not keep Python alive.
@@ -207,7 +239,7 @@ def _fetch(url: str, seconds: float) -> bytes:
 
     def fetch() -> None:
         try:
-            outcome.append(_requested(url, min(STALL_SECONDS, seconds), stop))
+            outcome.append(_requested(url, min(STALL_SECONDS, seconds), stop, maximum or MAXIMUM_BYTES))
         except BaseException as problem:
             outcome.append(problem)
 
@@ -225,13 +257,13 @@ def _fetch(url: str, seconds: float) -> bytes:
     raise outcome[0]
 
 
-def _requested(url: str, patience: float, stop: threading.Event) -> bytes:
+def _requested(url: str, patience: float, stop: threading.Event, maximum: int) -> bytes:
     """Ask for a file and return its bytes; `patience` is the longest wait for a sign of life. _Refused if it fails."""
     request = Request(url, headers={"User-Agent": USER_AGENT})
     try:
         # A new opener each time: `urlopen` would keep to the proxy that was set at the first download.
         with build_opener().open(request, timeout=patience) as response:
-            return _body(response, stop)
+            return _body(response, stop, maximum)
     except HTTPError as answer:
         answer.close()
         raise _Refused(f"the server answered {answer.code} {answer.reason}") from None
@@ -244,7 +276,7 @@ def _requested(url: str, patience: float, stop: threading.Event) -> bytes:
         raise _Refused(_why(problem)) from None
 
 
-def _body(response: HTTPResponse, stop: threading.Event) -> bytes:
+def _body(response: HTTPResponse, stop: threading.Event, maximum: int) -> bytes:
     """Read an answer to its end. _Refused, or any error of the connection."""
     total = response.length  # None if the server does not say
     data = bytearray()
@@ -255,14 +287,14 @@ def _body(response: HTTPResponse, stop: threading.Event) -> bytes:
             bar.update(len(piece))
             if stop.is_set():
                 raise _Refused("stopped")  # nobody waits for it any more
-            if len(data) > MAXIMUM_BYTES:
-                raise _Refused(f"the file is too large: more than {MAXIMUM_BYTES:,} bytes")
+            if len(data) > maximum:
+                raise _Refused(f"the file is too large: more than {maximum:,} bytes")
     if total is not None and len(data) < total:
         raise _Refused(f"the connection broke after {len(data):,} of {total:,} bytes")
     return bytes(data)
 
 
-def _why(problem: Exception | str) -> str:
+def _why(problem: BaseException | str) -> str:
     """Say in a few words why a connection failed."""
     if isinstance(problem, socket.gaierror):
         return "its name is not known here, so there is probably no internet connection"

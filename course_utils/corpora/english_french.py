@@ -9,7 +9,7 @@
 import gc
 import hashlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 from operator import eq
@@ -38,7 +38,7 @@ class Splits(NamedTuple):
 
 
 @contextmanager
-def _garbage_collection_off() -> Iterator[None]:
+def _garbage_collection_off() -> Generator[None]:
     """For functions that make a million small objects and no garbage: looking for it would double their time."""
     was_on = gc.isenabled()
     gc.disable()

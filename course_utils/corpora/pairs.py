@@ -4,9 +4,7 @@ import gzip
 import re
 import zlib
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from os import PathLike
 from pathlib import Path
 
@@ -34,11 +32,10 @@ class Pair:
 
         Raises ValueError for links that are written in another way.
         """
-        both = [_links(text) for text in (sure, possible)]
-        if None in both:
-            raise ValueError(f"links must be written like '0-0 1-2'; got {(sure, possible)[both.index(None)]!r}")
-        (certain, first), (_, second) = both
-        return cls(tuple(source.split()), tuple(target.split()), certain, first | second)
+        first, second = _links(sure), _links(possible)
+        if first is None or second is None:
+            raise ValueError(f"links must be written like '0-0 1-2'; got {sure if first is None else possible!r}")
+        return cls(tuple(source.split()), tuple(target.split()), first[0], first[1] | second[1])
 
 
 @dataclass(frozen=True)
@@ -102,6 +99,7 @@ _CURES = {
     "a number instead of English": "Keep only the columns of text.",
     "a number instead of French": "Keep only the columns of text.",
     "a language code instead of a text": "Keep only the columns of text.",
+    "English instead of French": "Keep only the columns of text.",
     "French comes first": "Swap the columns or the files.",
 }
 _ENGLISH_NAMES = {"english", "en", "eng", "anglais"}
@@ -112,6 +110,7 @@ _OTHER_NAMES = tokenize(
     "eng",
 )
 
+_QUOTED_ROW = re.compile(rb'\s*(?:"[^\t]*"|[0-9]+)\s*(?:\t\s*(?:"[^\t]*"|[0-9]+)\s*)*')
 _QUOTED = re.compile(r'\s*"([^"]*+(?:""[^"]*+)*+)"\s*')  # as spreadsheets write it: "He said ""Go"""
 _ID = re.compile(r"\s*[0-9]+\s*")
 _NUMBERS = re.compile(r"\s*[-+]?[0-9]++(?:[-.,:p?\s]++[0-9]++)*+\s*")  # 1276, 0.98, 2013-05-04, 0-0 1p2
@@ -134,6 +133,7 @@ _FRENCH_WORDS = frozenset(
     )
 )
 
+_NO_LINKS: tuple[frozenset[Link], frozenset[Link]] = (frozenset(), frozenset())
 _LINK = r"([0-9]{1,6})([-pP?])([0-9]{1,6})"
 _LINKS = re.compile(rf"[\s,]*+(?:{_LINK}(?:[\s,]++|$))*+")
 # Begins as a row of links does, such as 0:0 1:1 or (0, 0), (1, 1); a date, a time or a figure alone does not.
@@ -173,8 +173,8 @@ def read_pairs(
     at its spaces only.
 
     A line that is not a pair (empty, one column, an empty side, wrong UTF-8, a NUL character, a number or a language
-    code instead of a text, French first, links to words that are not there or written in another way) is skipped
-    and listed with its number and the reason in `skipped`.
+    code instead of a text, French first, English instead of French, links to words that are not there or written in
+    another way) is skipped and listed with its number and the reason in `skipped`.
 
     Args:
         path: the file with all columns, or the English sentences.
@@ -263,21 +263,24 @@ def _side_by_side(names: list[str], files: list[list[bytes]]) -> list[bytes]:
     return [b"\t".join(line.replace(b"\t", b" ") for line in row) for row in zip(*files, strict=True)]
 
 
-@dataclass(frozen=True)
 class _Table:
-    """Lines with columns between tabs; `aligned`: the third column must be links."""
+    """A file in columns between tabs; `aligned`: the third column must be links."""
 
-    name: str
-    lines: list[bytes]
-    aligned: bool = False
-    links_from: int = 0
+    def __init__(self, name: str, lines: list[bytes], aligned: bool = False, links_from: int = 0) -> None:
+        self.name, self.lines, self.links_from = name, lines, links_from
+        all_quoted = all(_QUOTED_ROW.fullmatch(line) for line in lines if line.strip())
+        self.rows = [_columns(line, all_quoted) for line in lines]
+        # Every third column should have links if the first one that is not blank has them.
+        thirds = (columns[2] for columns in self.rows if isinstance(columns, list) and len(columns) > 2)
+        self.has_links = aligned or _links(next(filter(str.strip, thirds), "")) is not None
+        self.aligned = aligned
 
     def corpus(self, limit: int | None) -> Corpus:
         """Read at most `limit` pairs. ValueError if the whole table is wrong."""
+        self._refuse_links_from_one()
         corpus = self._read(limit)
         # Before the limit there may be only a few lines, and one bad one among them: then the whole file counts.
         whole = self._read(None) if limit is not None and _loses_too_many(corpus) else corpus
-        self._refuse_links_from_one(whole)
         if not whole.pairs or _loses_too_many(whole):
             what = "too many lines that are no pair" if whole.pairs else "no pair"
             cures = dict.fromkeys(_CURES[line.reason] for line in whole.skipped if line.reason in _CURES)
@@ -287,52 +290,18 @@ class _Table:
 
     def _read(self, limit: int | None) -> Corpus:
         corpus = Corpus([], [])
-        for number, line in enumerate(self.lines, start=1):
+        for number, (line, columns) in enumerate(zip(self.lines, self.rows, strict=True), start=1):
             if len(corpus.pairs) == limit:
                 break
             try:
-                columns = self._columns(line)
+                if isinstance(columns, str):
+                    raise _NotAPair(columns)
                 if not corpus.pairs:
                     self._leave_out_header(columns, number)
                 corpus.pairs.append(self._pair(columns))
             except _NotAPair as problem:
                 corpus.skipped.append(SkippedLine(number, str(problem), _shortened(line)))
         return corpus
-
-    @cached_property
-    def _all_quoted(self) -> bool:
-        """Whether quotation marks stand around every column that is no number, so that they are no part of it."""
-        column = rb'\s*(?:"[^\t]*"|[0-9]+)\s*'
-        row = re.compile(rb"%b(?:\t%b)*" % (column, column))
-        return all(row.fullmatch(line) for line in self.lines if line.strip())
-
-    @cached_property
-    def _has_links(self) -> bool:
-        """Whether every third column should have links: the first one that is not blank has them."""
-        thirds = (line.split(b"\t")[2] for line in self.lines if line.count(b"\t") > 1)
-        first = next(filter(bytes.strip, thirds), b"")
-        return self.aligned or _links(first.decode("utf-8", "replace")) is not None
-
-    def _columns(self, line: bytes) -> list[str]:
-        """Return English, French, and what follows them."""
-        try:
-            text = line.decode("utf-8")
-        except UnicodeDecodeError:
-            raise _NotAPair("not UTF-8") from None
-        if "\0" in text:
-            raise _NotAPair("a NUL character")
-        if not text.strip():
-            raise _NotAPair(_EMPTY)
-        columns = [self._unquoted(column) for column in text.split("\t", 4)[:4]]
-        if len(columns) < 2:
-            raise _NotAPair("only one column")
-        if len(columns) == 4 and _ID.fullmatch(columns[0]) and _ID.fullmatch(columns[2]):
-            return [columns[1], columns[3]]  # tatoeba.org: number, English, number, French
-        return columns
-
-    def _unquoted(self, column: str) -> str:
-        quoted = _QUOTED.fullmatch(column)
-        return quoted[1].replace('""', '"') if quoted and (self._all_quoted or '""' in quoted[1]) else column
 
     def _leave_out_header(self, columns: list[str], number: int) -> None:
         """_NotAPair if the columns have names instead of sentences; ValueError if the first one is called French."""
@@ -345,7 +314,14 @@ class _Table:
         raise _NotAPair(_HEADER)
 
     def _pair(self, columns: list[str]) -> Pair:
-        sure, possible = self._links(columns)
+        sure: frozenset[Link] = frozenset()
+        possible: frozenset[Link] = frozenset()
+        for number, column in enumerate(columns[2:4], start=3):
+            if links := _links(column, self.links_from):
+                sure = links[0] if number == 3 else sure
+                possible |= links[1]
+            elif _LIKE_LINKS.match(column) or (number == 3 and self.has_links):
+                raise _NotAPair(f"column {number} has no links as in 0-0 1p2")
         if self.aligned or possible:
             source, target = _words(columns)
         else:
@@ -358,37 +334,49 @@ class _Table:
                 raise _NotAPair(f"link {link} is out of range for {words}")
         return Pair(source, target, sure, possible)
 
-    def _links(self, columns: list[str]) -> tuple[frozenset[Link], frozenset[Link]]:
-        """Return the sure links, and all links."""
-        sure: frozenset[Link] = frozenset()
-        possible: frozenset[Link] = frozenset()
-        for number, column in enumerate(columns[2:4], start=3):
-            if links := _links(column, self.links_from):
-                sure = links[0] if number == 3 else sure
-                possible |= links[1]
-            elif _LIKE_LINKS.match(column) or (number == 3 and self._has_links):
-                raise _NotAPair(f"column {number} has no links as in 0-0 1p2")
-        return sure, possible
-
-    def _refuse_links_from_one(self, corpus: Corpus) -> None:
+    def _refuse_links_from_one(self) -> None:
         """ValueError if a link points just behind its sentence and none in the whole file is 0."""
-        if self.links_from == 1 or (corpus.pairs and not any(pair.possible for pair in corpus.pairs)):
-            return
-        behind = None
-        for number, line in enumerate(self.lines, start=1):
-            with suppress(_NotAPair):
-                columns = self._columns(line)
-                source, target = _words(columns)
-                for i, j in self._links(columns)[1]:
-                    if i == 0 or j == 0:
-                        return
-                    if i == len(source) or j == len(target):
-                        behind = behind or f"line {number} with link {i}-{j}"
-        if behind:
+        behind = ""
+        for number, columns in enumerate(self.rows, start=1):
+            if isinstance(columns, str):
+                continue
+            links = [link for column in columns[2:4] for link in sorted((_links(column) or _NO_LINKS)[1])]
+            if any(0 in link for link in links):
+                return
+            if links and not behind:
+                source, target = map(len, _words(columns))
+                ends = (f"line {number} with link {i}-{j}" for i, j in links if i == source or j == target)
+                behind = next(ends, "")
+        if behind and self.links_from == 0:
             raise ValueError(
                 f"{self.name}: the links count from 1, it seems, as none of them is 0 and one is too large ({behind}). "
                 "Read it with links_from=1."
             )
+
+
+def _columns(line: bytes, all_quoted: bool) -> list[str] | str:
+    """Return English, French, and what follows them; or the reason why there are no columns.
+
+    Quotation marks are no part of a column when they stand around every one in the file that is no number.
+    """
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError:
+        return "not UTF-8"
+    if "\0" in text:
+        return "a NUL character"
+    if not text.strip():
+        return _EMPTY
+    columns = text.split("\t", 4)[:4]
+    for place, column in enumerate(columns):
+        quoted = _QUOTED.fullmatch(column)
+        if quoted and (all_quoted or '""' in quoted[1]):
+            columns[place] = quoted[1].replace('""', '"')
+    if len(columns) < 2:
+        return "only one column"
+    if len(columns) == 4 and _ID.fullmatch(columns[0]) and _ID.fullmatch(columns[2]):
+        return [columns[1], columns[3]]  # tatoeba.org: number, English, number, French
+    return columns
 
 
 def _loses_too_many(corpus: Corpus) -> bool:
@@ -414,9 +402,8 @@ def _refuse_what_is_no_text(columns: list[str], source: tuple[str, ...], target:
     codes = [bool(_LANGUAGE_CODE.fullmatch(column)) for column in columns[:2]]
     if codes[0] or (codes[1] and (len(columns) > 2 or target != ("en",))):
         raise _NotAPair("a language code instead of a text")
-    french_first = not _FRENCH_WORDS.isdisjoint(source) and not _ENGLISH_WORDS.isdisjoint(target)
-    if french_first and _ENGLISH_WORDS.isdisjoint(source) and _FRENCH_WORDS.isdisjoint(target):
-        raise _NotAPair("French comes first")
+    if _ENGLISH_WORDS.isdisjoint(source) and _FRENCH_WORDS.isdisjoint(target) and _ENGLISH_WORDS.intersection(target):
+        raise _NotAPair("English instead of French" if _FRENCH_WORDS.isdisjoint(source) else "French comes first")
 
 
 def _digits(text: str) -> str:

@@ -30,7 +30,7 @@ class _Endings(NamedTuple):
     row: str  # a row where `first` does not match: part of a word
 
 
-_ENDINGS = {
+_ENDINGS: dict[Language, _Endings] = {
     # do|n't, i|'m, king|'s; but not inside what's-his-name
     "eng": _Endings(
         first=rf"(?: n't | '(?:s|m|d|re|ve|ll) ) (?= (?:-?n't)*+ (?!-?{_LETTER}) )",
@@ -46,7 +46,7 @@ _ENDINGS = {
     ),
 }
 # What stays whole, or is a word of its own, at the start of a word.
-_BEGINNINGS = {
+_BEGINNINGS: dict[Language, str] = {
     "eng": r"(?: mr | mrs | ms | dr | prof | st ) \. (?=\s+\w)",
     "fra": rf"""(?: c'est-à-dire | rendez-vous ) (?!['-]?{_LETTER})
               | (?: m | mm | dr ) \. (?=\s+\w)

@@ -65,7 +65,7 @@ class Vocabulary:
         """Return the id of each token, `unk` for unknown ones. Adds no start and no stop."""
         return [self._ids.get(token, self.unk) for token in _tokens(tokens)]
 
-    def decode(self, ids: Iterable[int]) -> tuple[str, ...]:
+    def decode(self, ids: Iterable[int] | Tensor) -> tuple[str, ...]:
         """Return the word of each id: a plain look-up that keeps `<pad>` and goes on after `</s>`.
 
         Raises IndexError for an id that no word has (-1 too: Python would take the last word).

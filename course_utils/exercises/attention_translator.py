@@ -353,9 +353,7 @@ ex.cases(
 )
 ex.cases(
     "a batch of 3, 7 positions, 5 hidden units",
-    case(*three).gives(
-        torch.stack([sum(w * h for w, h in zip(*pair, strict=True)) for pair in zip(*three, strict=True)])
-    ),
+    case(*three).gives(torch.stack([w @ h for w, h in zip(*three, strict=True)])),
 )
 ex.promises(weights_and_states, "leading", "sizes", "dtypes", "gradients", "device")
 ex.cases(

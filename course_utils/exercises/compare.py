@@ -200,11 +200,10 @@ def _index(index: tuple[int, ...]) -> str:
 
 def _two_numbers(expected: Tensor, got: Tensor) -> tuple[str, str]:
     """Both with as many digits as it takes to see that they differ."""
-    for digits in range(4, ALL_DIGITS):
-        pair = _number(expected, digits), _number(got, digits)
-        if pair[0] != pair[1]:
-            break
-    return pair
+    digits = 4
+    while digits < ALL_DIGITS - 1 and _number(expected, digits) == _number(got, digits):
+        digits += 1
+    return _number(expected, digits), _number(got, digits)
 
 
 def _number(value: Tensor, digits: int = 4) -> str:

@@ -1,6 +1,7 @@
 """Lesson 05's exercises: the two masks, a softmax that obeys them, and a probe that finds leaks of the future."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -427,7 +428,7 @@ ex = Exercise(
 class Model(nn.Module):
     """A model made of a function of (its own module, inputs). It notes what it is asked."""
 
-    def __init__(self, function: Callable[[nn.Module, Tensor], Tensor], inputs: Tensor, **parts: nn.Module) -> None:
+    def __init__(self, function: Callable[[Any, Tensor], Tensor], inputs: Tensor, **parts: nn.Module) -> None:
         super().__init__()
         self.function, self.inputs = function, inputs
         for name, part in parts.items():
@@ -563,9 +564,10 @@ ex.cases(
 
 @ex.check("the model and the random state stay as they were")
 def _(answer, rng):
-    model = Model(lambda m, x: m.drop(x).cumsum(dim=1), NUMBERS, drop=nn.Dropout(0.5), norm=nn.BatchNorm1d(3))
+    norm = nn.BatchNorm1d(3)
+    model = Model(lambda m, x: m.drop(x).cumsum(dim=1), NUMBERS, drop=nn.Dropout(0.5), norm=norm)
     model.train()
-    model.norm.eval()
+    norm.eval()
     torch.manual_seed(5)
     before = torch.random.get_rng_state()
     words = "a running sum with dropout, one part of the model in evaluation mode"

@@ -38,37 +38,37 @@ class PretendDevice(TorchFunctionMode):
         return [t for t in _tensors(value) if _on_cpu(t)]
 
     def __torch_function__(
-        self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = dict(kwargs or {})
         inputs = list(_tensors((args, kwargs)))
-        if function in _ABOUT_DEVICES:
-            return function(*args, **kwargs)
-        if function == _TENSOR.device.__get__:
+        if func in _ABOUT_DEVICES:
+            return func(*args, **kwargs)
+        if func == _TENSOR.device.__get__:
             return torch.device("cpu") if _on_cpu(args[0]) else GPU
-        if function == _TENSOR.is_cuda.__get__:
+        if func == _TENSOR.is_cuda.__get__:
             return not _on_cpu(args[0])
-        if function == _TENSOR.is_cpu.__get__:
+        if func == _TENSOR.is_cpu.__get__:
             return _on_cpu(args[0])
-        if function is Tensor.get_device:
+        if func is Tensor.get_device:
             return -1 if _on_cpu(args[0]) else 0
-        if function is Tensor.cuda:
-            function, args = Tensor.to, (args[0], GPU)
-        if function in _TO_NUMPY and not _on_cpu(args[0]):
+        if func is Tensor.cuda:
+            func, args = Tensor.to, (args[0], GPU)
+        if func in _TO_NUMPY and not _on_cpu(args[0]):
             raise TypeError("can't convert a tensor on a GPU to numpy: use Tensor.cpu() first")
         named = [x for x in (*args, *kwargs.values()) if _is_device(x)]
         args, kwargs = tuple(map(_truly, args)), {k: _truly(x) for k, x in kwargs.items()}
-        if function not in _MIXING:
-            self._refuse_two_devices(function, inputs)
-        result = function(*args, **kwargs)
-        on_cpu = self._is_on_cpu(function, named, inputs)
+        if func not in _MIXING:
+            self._refuse_two_devices(func, inputs)
+        result: Any = func(*args, **kwargs)
+        on_cpu = self._is_on_cpu(func, named, inputs)
         if any(result is x and on_cpu != _on_cpu(x) for x in inputs):
             result = result.view_as(result)  # `x.cpu()` is `x` itself here, and x stays where it is
         for tensor in _tensors(result):
             vars(tensor)["on_cpu"] = on_cpu
-        if function == _TENSOR.data.__set__:
+        if func == _TENSOR.data.__set__:
             args[0].on_cpu = _on_cpu(args[1])
-        if function is _TORCH._VF._pack_padded_sequence:
+        if func is _TORCH._VF._pack_padded_sequence:
             result[1].on_cpu = True  # the batch sizes
         return result
 

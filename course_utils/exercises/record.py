@@ -4,7 +4,7 @@ import contextlib
 import copy
 import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,7 +56,7 @@ def note(name: str, value: Any) -> None:
 
 
 @contextlib.contextmanager
-def unrecorded() -> Iterator[None]:
+def unrecorded() -> Generator[None]:
     """While the reference runs: what it asks belongs to no call of the answer."""
     kept = _now[:]
     _now.clear()
@@ -149,7 +149,7 @@ class _Tensor:
             and torch.equal(*map(_comparable, (self.numbers, other.numbers)))
         )
 
-    __hash__ = None  # type: ignore[assignment] (it holds a tensor, and is compared only)
+    __hash__ = None  # it holds a tensor, and is compared only
 
 
 def _state(value: Any) -> Any:

@@ -18,7 +18,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 import numpy
@@ -103,7 +103,7 @@ _SETTINGS: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
 
 
 @contextlib.contextmanager
-def state_kept(exercises: Iterable[Any]) -> Iterator[Originals]:
+def state_kept(exercises: Iterable[Any]) -> Generator[Originals]:
     """Leave the global state of Python and PyTorch as it was found; inside, the checks find what they expect."""
     kept = [(read(), read, write) for read, write in _SETTINGS]
     handlers = _signal_handlers()
@@ -143,7 +143,7 @@ def _unchanged(read: Callable[[], Any], value: Any) -> bool:
 
 
 @contextlib.contextmanager
-def _usual_modes() -> Iterator[None]:
+def _usual_modes() -> Generator[None]:
     """What the checks expect around them, whatever the notebook has switched on."""
     with (
         torch.device("cpu"),

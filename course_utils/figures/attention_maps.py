@@ -1,6 +1,7 @@
 """Attention maps: source words along the top, output words down the side."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from jaxtyping import Float
 from matplotlib.axes import Axes
@@ -46,7 +47,7 @@ def _draw_attention_map(
         raise ValueError(f"weights must be (target, source) = {shape}, got {tuple(weights.shape)}")
     axes.imshow(weights.detach().cpu(), cmap="Blues", vmin=0, vmax=1, aspect="auto")
     long_words = max(map(len, pair.source)) > 4
-    turned = {"rotation": 45, "ha": "left", "rotation_mode": "anchor"} if long_words else {}
+    turned: dict[str, Any] = {"rotation": 45, "ha": "left", "rotation_mode": "anchor"} if long_words else {}
     axes.set_xticks(range(len(pair.source)), pair.source, **turned)
     axes.set_yticks(range(len(pair.target)), pair.target)
     axes.xaxis.tick_top()

@@ -264,7 +264,7 @@ def score_maps(maps: Mapping[str, Float[Tensor, "queries keys"]]) -> Figure:
     figure, (above, below) = new_figure(5.0, columns=len(maps), rows=2, sharey="row", height_ratios=(1.25, 1))
     largest = max(float(scores.abs().max()) for scores in maps.values())
     for axes, under, (title, scores) in zip(above, below, maps.items(), strict=True):
-        image = axes.imshow(scores, cmap="PuOr", vmin=-largest, vmax=largest)
+        axes.imshow(scores, cmap="PuOr", vmin=-largest, vmax=largest)
         axes.set_title(title, fontsize=10)
         axes.set_xticks(range(0, len(scores), 2))
         axes.set_yticks(range(0, len(scores), 2))
@@ -279,7 +279,7 @@ def score_maps(maps: Mapping[str, Float[Tensor, "queries keys"]]) -> Figure:
         under.set_xlabel("offset: key minus query")
     above[0].set_ylabel("position of the query")
     below[0].set_ylabel("score")
-    figure.colorbar(image, ax=[*above, *below], label="score", shrink=0.5, anchor=(0, 0.95))
+    figure.colorbar(above[0].images[0], ax=[*above, *below], label="score", shrink=0.5, anchor=(0, 0.95))
     return figure
 
 

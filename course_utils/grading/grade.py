@@ -14,7 +14,7 @@ from course_utils.authoring import assemble
 from course_utils.grading import pytest_variables, submission
 
 CELL_SECONDS = 300
-_OPTIONS = ["-q", "-p", "course_utils.grading.nbval_plugin", "-p", "no:randomly", "-p", "no:cacheprovider", "--nbval"]
+_OPTIONS = ["-q", "-p", "course_utils.grading.nbval_plugin", "-p", "no:cacheprovider", "--nbval"]
 _OPTIONS += ["--color=no", f"--nbval-cell-timeout={CELL_SECONDS}"]
 
 

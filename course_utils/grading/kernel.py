@@ -36,9 +36,12 @@ def use_sockets_of_the_file_system() -> Callable[[], None]:
         if not os.access("/tmp", os.W_OK):
             return lambda: None
         folder = tempfile.TemporaryDirectory(prefix="nb", dir="/tmp", ignore_cleanup_errors=True)
-    nbval_kernel.KernelManager = lambda **options: KernelManager(
-        transport="ipc", ip=f"{folder.name}/{uuid.uuid4().hex[:8]}", **options
-    )
+
+    class Manager(KernelManager):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(transport="ipc", ip=f"{folder.name}/{uuid.uuid4().hex[:8]}", **options)
+
+    nbval_kernel.KernelManager = Manager
     return folder.cleanup
 
 
@@ -65,8 +68,8 @@ class Kernel(nbval_kernel.RunningKernel):
         return super().execute_cell_input(cell_input, allow_stdin)
 
     def await_reply(self, msg_id: str, timeout: float | None = None) -> None:
-        """Wait for the cell's end. RuntimeError when the kernel dies meanwhile; `Empty`, after which nbval interrupts
-        the kernel, when time is up or the output is too much."""
+        """Wait for the cell's end. RuntimeError when the kernel dies meanwhile, or will; `Empty`, after which nbval
+        interrupts the kernel, when time is up or the output is too much."""
         end = time.monotonic() + (timeout or 1e9)
         while True:
             self._read_output()
@@ -80,6 +83,9 @@ class Kernel(nbval_kernel.RunningKernel):
                 continue
             if message["parent_header"].get("msg_id") == msg_id:
                 self.reply = message["content"]
+                if any(one["source"] == "ask_exit" and not one["keepkernel"] for one in self.reply.get("payload", ())):
+                    self.km.shutdown_kernel(now=True)  # else it would go a moment later, during another cell
+                    raise RuntimeError("it ended the kernel, as exit() does")
                 return
 
     def get_message(self, stream: str, timeout: float | None = None) -> dict[str, Any]:

@@ -9,13 +9,14 @@ of that notebook, and only errors count. `--report FILE` writes the verdict of e
 """
 
 import json
+import re
 import shutil
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from queue import Empty
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from nbformat import NotebookNode
@@ -28,6 +29,7 @@ from course_utils.syllabus import ROOT
 
 REFERENCE = "reference"
 _MOST_KERNELS = 8  # new kernels for one notebook; after that a cell without a kernel fails
+_RAISED = re.compile(r"^ *your function raised (.+)", re.MULTILINE)  # as a check says it
 _NOTES = pytest.StashKey[list[str]]()  # what of a learner's notebook was not used
 
 
@@ -53,7 +55,7 @@ def _is_graded(config: pytest.Config) -> bool:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Iterator[Any]:
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Generator[None, list[Any], list[Any]]:
     """Replace nbval's collector by ours: a second one beside it would run each notebook twice."""
     found = yield
     return [Notebook.from_parent(parent, path=file_path) if isinstance(c, nbval.IPyNbFile) else c for c in found]
@@ -62,36 +64,50 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Iterator[A
 class Cell(nbval.IPyNbCell):
     """One code cell, named by its id."""
 
+    @property
+    def notebook(self) -> "Notebook":
+        assert isinstance(self.parent, Notebook)
+        return self.parent
+
     def setup(self) -> None:
         """Not nbval's: after a time-out that would excuse every later cell."""
-        self.parent.timed_out = False
+        self.notebook.timed_out = False
 
     def runtest(self) -> None:
-        self.parent.make_ready(self)
         name = assemble.exercise_name(self.cell) if assemble.role(self.cell) == "check" else None
-        if name is not None:
-            self.parent.kernel.restore_streams()
         try:
+            self.notebook.make_ready(self)
+            if name is not None:
+                self.notebook.running.restore_streams()
             super().runtest()
         except RuntimeError as error:  # the kernel has died
             self.raise_cell_error(str(error))
-        reply = self.parent.kernel.reply
+        reply = self.notebook.running.reply
         if reply.get("status") == "error" and not self.options["check_exception"]:
             self.raise_cell_error(f"{reply.get('ename')}: {reply.get('evalue')} (the notebook hid this error)")
-        text = "".join(out.get("text", "") for out in self.test_outputs or [])
-        if name is not None and not text.startswith(f"✓ {name}: "):
+        if name is not None and not self._printed().startswith(f"✓ {name}: "):
             self.raise_cell_error(f"the check of {name} did not say that it passed: the notebook has replaced it")
 
-    def raise_cell_error(self, message: str, *args: Any, **options: Any) -> None:
-        reply = self.parent.kernel.reply
+    def _printed(self) -> str:
+        return "".join(out.get("text", "") for out in self.test_outputs or [])
+
+    def raise_cell_error(self, message: str, *args: Any, **options: Any) -> NoReturn:
+        reply = self.notebook.running.reply
         said = f"{reply.get('ename')}: {reply.get('evalue')}" if reply.get("status") == "error" else message
-        if self.parent.kernel.is_flooded:
+        if self.notebook.running.is_flooded:
             said = "it printed without end, and was stopped"
+        if assemble.role(self.cell) == "check" and (raised := _RAISED.search(self._printed())):
+            said = f"{said}: {raised[1]}"
         self.user_properties.append(("error", said))
         super().raise_cell_error(message, *args, **options)
 
 
 class Notebook(nbval.IPyNbFile):
+    @property
+    def running(self) -> Kernel:
+        assert isinstance(self.kernel, Kernel)  # it is None before the set-up
+        return self.kernel
+
     def setup(self) -> None:
         """Start the kernel. A learner's cells work in a folder of their own, which lies where `my_course/` lies."""
         self._scratch = _scratch_folder() if _is_graded(self.config) else None
@@ -111,7 +127,7 @@ class Notebook(nbval.IPyNbFile):
         The cell at fault, the last one, is not run again. If it was a check, the answer that it called is left out
         instead: the check then puts the course's own function in its place.
         """
-        while not self.kernel.is_alive():
+        while not self.running.is_alive():
             fault = self._ran.pop()
             answers = [one for one in self._ran if _answers(one.cell, fault.cell)]
             if answers:
@@ -124,26 +140,27 @@ class Notebook(nbval.IPyNbFile):
         """Run the cells so far. One that ends the kernel becomes the last, and the kernel is stopped."""
         for number, cell in enumerate(self._ran):
             try:
-                message = self.kernel.execute_cell_input(cell.cell.source, allow_stdin=False)
-                self.kernel.await_reply(message, self.config.option.nbval_cell_timeout)
+                message = self.running.execute_cell_input(cell.cell.source, allow_stdin=False)
+                self.running.await_reply(message, self.config.option.nbval_cell_timeout)
             except (Empty, RuntimeError):
                 self._ran.append(self._ran.pop(number))
-                self.kernel.stop()
+                self.running.stop()
                 return
 
     def _start_kernel(self) -> None:
         if self._kernels == _MOST_KERNELS:
-            pytest.fail("too many cells of this notebook end their kernel: no new one is started", pytrace=False)
+            self.running.reply = {}  # that of an earlier cell
+            raise RuntimeError("too many cells of this notebook end their kernel: no new one is started")
         self._kernels += 1
         self.kernel = Kernel(Path(self._scratch or self.path.parent), self.config.option.nbval_kernel_startup_timeout)
 
-    def collect(self) -> Iterator[Cell]:
-        self.nb = assemble.read(self.path)
-        own = {cell.id for cell in self.nb.cells}
+    def collect(self) -> Generator[Cell]:
+        notebook = assemble.read(self.path)
+        own = {cell.id for cell in notebook.cells}
         answers = self.config.option.answers
         compare = self.compare_outputs and not _is_graded(self.config)
-        self._put_answers(answers)
-        for number, cell in enumerate(assemble.code_cells(self.nb)):
+        self._put_answers(notebook, answers)
+        for number, cell in enumerate(assemble.code_cells(notebook)):
             options = defaultdict(bool, check=compare)
             if cell.id in own and assemble.role(cell) != "answer":  # a marker in a learner's code means nothing
                 options.update(nbval.find_metadata_tags(cell.metadata))
@@ -160,16 +177,16 @@ class Notebook(nbval.IPyNbFile):
                 item.user_properties.append(("learners", submission.label(cell)))
             yield item
 
-    def _put_answers(self, answers: str | None) -> None:
+    def _put_answers(self, notebook: NotebookNode, answers: str | None) -> None:
         if answers == REFERENCE:
-            lesson = submission.lesson_of(self.nb, self.path)
-            assemble.put_answers(self.nb, assemble.reference_answers(lesson.name))
+            lesson = submission.lesson_of(notebook, self.path)
+            assemble.put_answers(notebook, assemble.reference_answers(lesson.name))
         elif answers:
             work = assemble.read(answers)
-            mine, theirs = submission.lesson_of(self.nb, self.path), submission.lesson_of(work, answers)
+            mine, theirs = submission.lesson_of(notebook, self.path), submission.lesson_of(work, answers)
             if theirs != mine:
                 raise assemble.UnreadableNotebook(f"{answers} is the lesson {theirs.name!r}, not {mine.name!r}")
-            self.config.stash[_NOTES] += submission.take(self.nb, work)
+            self.config.stash[_NOTES] += submission.take(notebook, work)
 
 
 def _answers(answer: NotebookNode, check: NotebookNode) -> bool:
@@ -186,7 +203,8 @@ def _scratch_folder() -> str:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print the score where somebody's answers were graded, and write the report that was asked for."""
-    reports = [report for kind in terminalreporter.stats.values() for report in kind]
+    entries = [entry for kind in terminalreporter.stats.values() for entry in kind]
+    reports = [one for one in entries if isinstance(one, pytest.TestReport)]  # not a cell that `-k` has left out
     exercises = [entry for report in reports if (entry := _entry(report))]
     exercises.sort(key=lambda one: (one["notebook"], one["cell"]))  # pytest has sorted them by outcome
     total = sum(e["points"] for e in exercises)
@@ -200,9 +218,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         Path(config.option.report).write_text(text, encoding="utf-8")
 
 
-def _entry(report: Any) -> dict[str, Any] | None:
+def _entry(report: pytest.TestReport) -> dict[str, Any] | None:
     """What a pytest report says about an exercise; None if it is not the run of a check cell."""
-    properties = dict(getattr(report, "user_properties", ()))
+    properties: dict[str, Any] = dict(report.user_properties)
     if "exercise" not in properties or not (report.when == "call" or report.outcome == "failed"):
         return None
     notebook, number, name, points = properties["exercise"]
@@ -212,9 +230,9 @@ def _entry(report: Any) -> dict[str, Any] | None:
     return {**found, "passed": passed, "message": _first_line(message)}
 
 
-def _learners_error(report: Any) -> list[str] | None:
+def _learners_error(report: pytest.TestReport) -> list[str] | None:
     """A cell of the learner that ended in an error: what it is called, and the error."""
-    properties = dict(getattr(report, "user_properties", ()))
+    properties: dict[str, Any] = dict(report.user_properties)
     if report.when != "call" or not {"learners", "error"} <= properties.keys():
         return None
     return [properties["learners"], _first_line(properties["error"])]

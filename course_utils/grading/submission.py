@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
@@ -18,8 +19,7 @@ def lesson_of(notebook: NotebookNode, path: str | Path) -> syllabus.LessonInfo:
 
     Raises ValueError when none of these names a lesson, or when that lesson is still to come.
     """
-    course = notebook.metadata.get("course")
-    recorded = course.get("lesson") if isinstance(course, dict) else None
+    recorded = _course(notebook).get("lesson")
     opened = (match[1] for cell in code_cells(notebook) if (match := _OPENS.search(cell.source)))
     name = recorded or next(opened, None) or _in_file_name(Path(path).stem)
     if name is None:
@@ -33,6 +33,12 @@ def lesson_of(notebook: NotebookNode, path: str | Path) -> syllabus.LessonInfo:
     if lesson is None or not lesson.ready:
         raise ValueError(f"{path} says that it is the lesson {name!r}, which is not in this version of the course")
     return lesson
+
+
+def _course(notebook: NotebookNode) -> dict[str, Any]:
+    """What the notebook says of itself; nothing, if somebody has put something else in that place."""
+    course = notebook.metadata.get("course")
+    return course if isinstance(course, dict) else {}
 
 
 def _in_file_name(stem: str) -> str | None:
@@ -130,7 +136,7 @@ def _by_definition(cells: list[NotebookNode], name: str) -> list[NotebookNode]:
 
 def _changes(notebook: NotebookNode, work: NotebookNode, changed: list[NotebookNode]) -> list[str]:
     """What is said about the cells of the course that are different in `work`."""
-    versions = [(nb.metadata.get("course") or {}).get("digest") for nb in (notebook, work)]
+    versions = [_course(nb).get("digest") for nb in (notebook, work)]
     if versions[0] != versions[1] and versions[1] is not None:
         first = ["this copy is of another version of the lesson; the run used the course's present one"]
         changed = [cell for cell in changed if role(cell) == "setup"]

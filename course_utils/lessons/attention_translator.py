@@ -17,7 +17,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from string import ascii_lowercase
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -245,7 +245,7 @@ class AttentionTranslator(nn.Module):
         n_target: int,
         embedding_size: int = 76,
         hidden_size: int = 128,
-        decoder: Callable[[int, int, int], nn.Module] = AttentionDecoder,
+        decoder: Callable[[int, int, int], AttentionDecoder] = AttentionDecoder,
     ) -> None:
         super().__init__()
         self.encoder = Encoder(n_source, embedding_size, hidden_size // 2)
@@ -282,10 +282,11 @@ class AttentionTranslator(nn.Module):
 
 @torch.no_grad()
 def attention_maps(
-    trained: Trained, pairs: Sequence[Pair], *, batch_size: int = 100
+    trained: Trained[Any], pairs: Sequence[Pair], *, batch_size: int = 100
 ) -> list[Float[Tensor, "target source"]]:
     """The weights of a trained translator that has to write exactly `pair.target`.
 
+    The translator is any with a method `attention_map`, as `AttentionTranslator` has.
     One row per target word, one column per source word: row j is the step that writes
     word j.
     """
@@ -314,7 +315,7 @@ def attention_maps(
 
 @torch.no_grad()
 def change_one_state(
-    trained: Trained, pairs: Sequence[Pair], steps: int
+    trained: Trained[AttentionTranslator], pairs: Sequence[Pair], steps: int
 ) -> tuple[
     Bool[Tensor, "words time time"],
     Float[Tensor, "words time"],
@@ -564,8 +565,10 @@ def reversal_pairs(
 
 
 def train_reversal(
-    decoder: Callable[..., nn.Module], seed: int = 0, letters: str = ascii_lowercase
-) -> Trained:
+    decoder: Callable[..., AttentionDecoder],
+    seed: int = 0,
+    letters: str = ascii_lowercase,
+) -> Trained[AttentionTranslator]:
     """A small translator that has learned to write rows of letters backwards.
 
     Its `scale` is 1: with 0.2, it looks at the right letter in 33 to 58 % of the steps.

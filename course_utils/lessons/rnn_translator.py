@@ -12,7 +12,8 @@ state, a loss or a translation.
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +25,13 @@ from course_utils.cache import code_key, remembered
 from course_utils.corpora.english_french import checksum
 from course_utils.corpora.pairs import Pair
 from course_utils.corpora.vocabulary import Vocabulary, pad_batch
-from course_utils.training import TranslationBatch, batches_by_length, one_thread, train
+from course_utils.training import (
+    TranslationBatch,
+    Translator,
+    batches_by_length,
+    one_thread,
+    train,
+)
 
 
 def rnn_step(
@@ -262,7 +269,7 @@ def translation_loss(model: nn.Module, batch: TranslationBatch) -> Float[Tensor,
 
 @torch.no_grad()
 def translate(
-    model: nn.Module,
+    model: Translator,
     sentences: Sequence[Sequence[str]],
     source_vocabulary: Vocabulary,
     target_vocabulary: Vocabulary,
@@ -298,10 +305,14 @@ def translate(
 STEPS, BATCH_SIZE, LEARNING_RATE, WARMUP = 1000, 32, 6e-3, 0.1  # about 30 s on one core
 
 
-class Trained(NamedTuple):
+Model = TypeVar("Model", bound=nn.Module)
+
+
+@dataclass(frozen=True)
+class Trained(Generic[Model]):
     """A translator, its two vocabularies, and the loss of each training step."""
 
-    model: nn.Module
+    model: Model
     english: Vocabulary
     french: Vocabulary
     losses: list[float]
@@ -309,7 +320,7 @@ class Trained(NamedTuple):
 
 @one_thread()
 def train_translator(
-    make_model: Callable[[int, int], nn.Module],
+    make_model: Callable[[int, int], Model],
     pairs: Sequence[Pair],
     *,
     steps: int = STEPS,
@@ -318,7 +329,7 @@ def train_translator(
     warmup: float = WARMUP,
     seed: int = 0,
     vocabulary_size: int | None = None,
-) -> Trained:
+) -> Trained[Model]:
     """The lesson's training in one call: the same seed gives the same model.
 
     It runs on one thread, so that the model does not depend on their number.
@@ -351,7 +362,7 @@ def train_translator(
     return Trained(model, english, french, losses)
 
 
-def bottleneck_translator(pairs: Sequence[Pair]) -> Trained:
+def bottleneck_translator(pairs: Sequence[Pair]) -> Trained[RNNTranslator]:
     """This lesson's model, trained as in the lesson: 30 s, later from the cache."""
 
     def run() -> dict[str, Any]:

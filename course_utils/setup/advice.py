@@ -11,6 +11,9 @@ from course_utils.setup import CALL
 # What may have been said, then what to do. The first that is found decides: a cause stands before what it leads to (no
 # connection ends in "no version").
 ADVICE = r"""
+exit code (-9|137)$
+The system stopped it, most likely because memory ran out. Close other programs and try again.
+
 No space left on device|Errno 28|Errno 122|not enough space
 The disk is full, or the one for temporary files is (the variable TMPDIR names another). The environment takes about
 9 GB with CUDA, 3 GB with `--cpu`, and as much again while an old .venv is still there: you may delete that one.
@@ -27,11 +30,11 @@ This Python cannot make environments: a part of it is missing. On Debian or Ubun
     sudo apt install python3-venv     (for another version: python3.12-venv)
 Elsewhere take the Python from python.org, conda or pyenv.
 
-Configuration file (could not be|contains)|during configuration: option
+Configuration file (could not be|contains)|during configuration: option|exit code 3$
 pip's own settings cannot be read: a pip.conf (pip.ini on Windows), or a variable PIP_… .
 Correct what the lines above name. `python3 -m pip config debug` lists the files.
 
-check proxy URL|Failed to parse|SOCKS|ProxyError|Tunnel connection failed
+proxy URL|Failed to parse|SOCKS|ProxyError|Tunnel connection failed
 The proxy is no address, or does not answer. Correct its setting or remove it. Set is: {proxies}.
 
 CERTIFICATE_VERIFY_FAILED|SSLError
@@ -47,8 +50,12 @@ No matching distribution|Could not find a version|Requires-Python|not a supporte
 The index has no such version for this computer, or it was not reached. The course needs a 64-bit Python 3.11 to 3.13;
 PyTorch has no wheels for Macs with an Intel processor. If PIP_INDEX_URL points to a mirror, the mirror may be behind.
 
-Permission denied|Errno 13|Access is denied|WinError 5
-A file could not be written or started. Close JupyterLab and editors, and check who owns the folder.
+Permission denied|Errno 13|Access is denied|WinError (5|32)\b
+A file could not be written or started. Close every program that may use it (JupyterLab, an editor, a terminal), and
+check who owns the folder.
+
+File exists|Not a directory|Errno 17|WinError 183
+There is a file where a folder must be. Rename the file.
 """
 
 
@@ -71,8 +78,6 @@ def failure(command: list[str], code: int, lines: list[str]) -> str:
     """The message about a command that ended with this exit code, having said these lines."""
     errors = [line for line in lines if re.match(r"\s*(ERROR|error|OSError|Error)", line)]
     useful = errors or [line for line in lines if line and not line.startswith("WARNING")]
-    what_to_do = for_text("\n".join(lines))
-    if code in (-9, 137):
-        what_to_do = "The system stopped it, most likely because memory ran out. Close other programs and try again."
+    what_to_do = for_text("\n".join([*lines, f"exit code {code}"]))
     named = ["", f"This command failed (exit code {code}):", f"    {subprocess.list2cmdline(command)}", "", what_to_do]
     return "\n".join(["", *useful[-6:], *named])

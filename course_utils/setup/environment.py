@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from course_utils.setup import NEWEST, OLDEST, SetupError, making, say
-from course_utils.setup.state import LEARNER, TESTS, Home, dotted, look_into, missing, pins, some, supported, wishes
+from course_utils.setup.state import Home, dotted, files, look_into, missing, pins, some
 from course_utils.syllabus import ROOT
 
 
@@ -26,16 +26,16 @@ def find(root: Path, *, tests: bool, exact: bool) -> tuple[Path, str, str]:
     to be `exact`ly the course's, the running one will also do with others, rather than that `.venv` is made.
     """
     home, running = Home(root), Path(sys.executable)
-    flaw = home.flaw(wishes(root, tests))
-    if Path(sys.prefix).resolve() == home.folder.resolve() and home.read_stamp() is not None:
-        return home.python, flaw, ""
-    seen, packages = look_into(running), pins(root, LEARNER, *([TESTS] if tests else []))
-    lacks = missing(seen, packages)
-    if not lacks:
-        return running, "", ""
-    if flaw and not exact and not missing(seen, packages, exact=False):
-        return running, "", f"The running Python is used. It has every package, though not {some(lacks)}."
-    remark = f"The active environment lacks {some(lacks)}; the course uses its own, .venv." if activated() else ""
+    flaw, remark = home.flaw(tests), ""
+    if Path(sys.prefix).resolve() != home.folder.resolve() or home.read_stamp() is None:
+        seen, wanted = look_into(running), pins(root, *files(tests))
+        lacks = missing(seen, wanted)
+        if not lacks:
+            return running, "", ""
+        if flaw and not exact and not missing(seen, wanted, exact=False):
+            return running, "", f"The running Python is used. It has every package, though not {some(lacks)}."
+        if activated():
+            remark = f"The active environment lacks {some(lacks)}; the course uses its own, .venv."
     return home.python, flaw, remark
 
 
@@ -44,16 +44,21 @@ def prepare(root: Path = ROOT, *, tests: bool = False, cpu: bool = False, exact:
     python, flaw, remark = find(root, tests=tests, exact=exact)
     if remark:
         say(remark)
-    home = Home(root)
     if flaw:
-        making.make(home, wishes(root, tests), cpu)
-    elif python == home.python:
-        home.tidy()
+        making.make(Home(root), tests, cpu)
+    elif python == Home(root).python:
+        Home(root).tidy()
     return python
 
 
-def wrong_python(arguments: list[str]) -> SetupError:
-    """The running Python is too old or too new. Names one that is at hand, if there is."""
+def start_again(arguments: list[str], root: Path) -> int:
+    """Runs the same command with the Python of `.venv`: the running one is not for the course.
+
+    SetupError if that one is not either. It names one that is at hand, if there is.
+    """
+    home = Home(root)
+    if not missing(home.look(), {}):
+        return hand_over(home.python, ["-m", "course_utils", *arguments], dict(os.environ), Path.cwd())
     prefix = "py -3." if os.name == "nt" else "python3."
     at_hand = next((f"{prefix}{minor}" for minor in (13, 12, 11) if starts(f"{prefix}{minor}")), None)
     if at_hand:
@@ -61,7 +66,7 @@ def wrong_python(arguments: list[str]) -> SetupError:
     else:
         cure = "Install one of them (python.org, your package manager, conda or pyenv) and run the command with it."
     here, oldest, newest = map(dotted, (sys.version_info[:2], OLDEST, NEWEST))
-    return SetupError(f"This is Python {here}. The course needs Python {oldest} to {newest}.\n{cure}")
+    raise SetupError(f"This is Python {here}. The course needs Python {oldest} to {newest}.\n{cure}")
 
 
 def starts(call: str) -> bool:
@@ -70,15 +75,6 @@ def starts(call: str) -> bool:
         return subprocess.run([*call.split(), "-c", ""], capture_output=True, timeout=20).returncode == 0
     except (OSError, subprocess.SubprocessError):
         return False
-
-
-def start_again(arguments: list[str], root: Path) -> int:
-    """Runs the same command with the Python of `.venv`: the running one is not for the course."""
-    home = Home(root)
-    seen = home.look()
-    if seen is None or not supported(seen["version"]):
-        raise wrong_python(arguments)
-    return hand_over(home.python, ["-m", "course_utils", *arguments], dict(os.environ), Path.cwd())
 
 
 def child_environment(python: Path) -> dict[str, str]:

@@ -12,13 +12,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 from course_utils.setup import CALL, SetupError, advice, say
-from course_utils.setup.state import CONSTRAINTS, LEARNER, TESTS, Home, bare_environment, pins, wishes
+from course_utils.setup.state import CONSTRAINTS, TESTS, Home, bare_environment, files, wishes
 
 CPU_WHEELS = "https://download.pytorch.org/whl/cpu"
 
@@ -40,7 +41,7 @@ def locked(file: IO[str]) -> bool:
 
 
 @contextmanager
-def alone(root: Path) -> Iterator[None]:
+def alone(root: Path) -> Generator[None]:
     """One command at a time makes the environment. The lock of a process ends with it, in whatever way it ends."""
     with open(root / ".venv.lock", "a") as file:
         if not locked(file):
@@ -50,66 +51,41 @@ def alone(root: Path) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def replacing(home: Home) -> Iterator[None]:
-    """An empty `.venv`, to be filled. On any error the old one comes back. What others made is never deleted.
+def make_room(home: Home, stamp: dict | None) -> Callable[[], None]:
+    """Moves what is in `.venv` out of the way, and returns what brings it back. What others made is never deleted.
 
     After a kill the half new one has an empty stamp, and the old one still waits beside it.
     """
-    stamp, old = home.read_stamp(), home.old
-    try:
-        if stamp is None and os.path.lexists(home.folder):
-            names = (home.root / f".venv.yours{number}" for number in ("", *range(2, 1000)))
-            old = next(name for name in names if not os.path.lexists(name))
-            say(f"What was in .venv is yours. It is kept as it is, under the name {old.name}.")
-        home.remove(home.folder if stamp == {} else home.old)
-        if os.path.lexists(home.folder):
-            os.replace(home.folder, old)
-    except OSError as error:
-        raise SetupError(
-            f"{home.folder} cannot make room for a new environment: {error}\n"
-            "Close every program that uses it (JupyterLab, an editor, a terminal), and run the command again."
-        ) from None
-    try:
-        home.folder.mkdir()
-        home.write_stamp({})
-        yield
-    except BaseException:
+    old = home.old
+    if stamp is None and os.path.lexists(home.folder):
+        names = (home.root / f".venv.yours{number}" for number in ("", *range(2, 1000)))
+        old = next(name for name in names if not os.path.lexists(name))
+        say(f"What was in .venv is yours. It is kept as it is, under the name {old.name}.")
+    home.remove(home.folder if stamp == {} else home.old)
+    if os.path.lexists(home.folder):
+        os.replace(home.folder, old)
+
+    def back() -> None:
         home.remove(home.folder)
         if os.path.lexists(old):
             os.replace(old, home.folder)
             say("What was in .venv before is there again.")
-        raise
-    home.tidy()
 
-
-@contextmanager
-def adding(home: Home) -> Iterator[None]:
-    """A `.venv` that is right for the lessons, to get more. If pip fails or is stopped, it is still right for them."""
-    stamp = home.read_stamp() or {}
-    home.write_stamp({})  # killed meanwhile, it counts as unfinished
-    try:
-        yield
-    except BaseException:
-        home.write_stamp(stamp)
-        raise
+    return back
 
 
 def run(command: list[str], root: Path) -> None:
     """Runs a command to its end; SetupError if it fails. Whatever ends us before, ends that command first.
 
-    An installing pip has the screen for its standard output, so that its progress bars work, and its errors are shown.
+    An installing pip has the screen for its standard output, so that its progress bars work.
     """
-    loud = "install" in command
-    out, err = (None, subprocess.PIPE) if loud else (subprocess.PIPE, subprocess.STDOUT)
-    variables = bare_environment()
-    process = subprocess.Popen(command, cwd=root, env=variables, stdout=out, stderr=err, text=True, errors="replace")
+    out = None if "install" in command else subprocess.DEVNULL
+    process = subprocess.Popen(command, cwd=root, env=bare_environment(), stdout=out, stderr=subprocess.PIPE)
     lines = []
     try:
-        for line in process.stderr or process.stdout or ():
-            lines.append(line.rstrip())
-            if loud:
-                print(lines[-1], file=sys.stderr, flush=True)
+        for line in process.stderr or ():
+            lines.append(line.decode(errors="replace").rstrip())
+            print(lines[-1], file=sys.stderr, flush=True)
         code = process.wait()
     except BaseException:
         with suppress(subprocess.TimeoutExpired):
@@ -134,64 +110,58 @@ def announce(home: Home, cpu: bool) -> None:
         say(f"The disk has {free:.1f} GB free; a full installation needs about {disk} GB.")
 
 
-def pip_install(home: Home, *arguments: str) -> list[str]:
-    """With the versions of the constraints for what packages need in turn."""
-    return [str(home.python), "-m", "pip", "install", "--disable-pip-version-check", "-c", CONSTRAINTS, *arguments]
+def commands(home: Home, adding: bool, tests: bool, cpu: bool) -> list[list[str]]:
+    """What is run to fill `.venv`. pip has a command of its own: `venv` would hide why that fails.
 
-
-def steps(home: Home, wanted: dict[str, str], cpu: bool) -> list[list[str]]:
-    """The commands that fill an empty `.venv`. pip has a command of its own: `venv` would hide why that fails.
-
-    `--cpu` takes PyTorch first, and alone, with PyTorch's own index of CPU wheels as a further place to look. There it
-    is called 2.13.0+cpu. That satisfies `==2.13.0`, and of all that satisfies a pin pip takes the highest: 2.13.0+cpu
-    sorts above 2.13.0 (PEP 440). The last command then finds PyTorch in place.
+    On PyTorch's own index of CPU wheels PyTorch is called 2.13.0+cpu. That satisfies `==2.13.0`, and of all that
+    satisfies a pin pip takes the highest: 2.13.0+cpu sorts above 2.13.0 (PEP 440).
     """
     outside = getattr(sys, "_base_executable", None) or sys.executable  # `.venv` itself may be running this
-    torch = pins(home.root, LEARNER).get("torch") if cpu else None
-    return [
-        [outside, "-m", "venv", "--without-pip", str(home.folder)],
-        [str(home.python), "-m", "ensurepip", "--default-pip"],
-        *([pip_install(home, "--no-deps", "--extra-index-url", CPU_WHEELS, f"torch=={torch}")] if torch else []),
-        pip_install(home, "-r", LEARNER, *(["-r", TESTS] if TESTS in wanted else [])),
-    ]
+    python, index = str(home.python), ["--extra-index-url", CPU_WHEELS] if cpu else []
+    packages = [word for name in ([TESTS] if adding else files(tests)) for word in ("-r", name)]
+    fill = [python, "-m", "pip", "install", "--disable-pip-version-check", *index, "-c", CONSTRAINTS, *packages]
+    new = [[outside, "-m", "venv", "--without-pip", str(home.folder)], [python, "-m", "ensurepip", "--default-pip"]]
+    return [fill] if adding else [*new, fill]
 
 
-def make(home: Home, wanted: dict[str, str], cpu: bool) -> None:
-    """Makes `.venv` right, whatever it is now. SetupError, with a cure, if that cannot be done."""
-    try:
-        with alone(home.root):
-            flaw = home.flaw(wanted)
-            if flaw:  # else another command has just made it
-                make_alone(home, wanted, cpu, flaw)
-    except OSError as error:
-        cure = advice.for_text(str(error))
-        raise SetupError(f"The environment {home.folder} cannot be made: {error}\n{cure}") from None
+def make(home: Home, tests: bool, cpu: bool) -> None:
+    """Makes `.venv` right, whatever it is now. SetupError or OSError if that cannot be done."""
+    with alone(home.root):
+        flaw = home.flaw(tests)
+        if flaw:  # else another command has just made it
+            make_alone(home, tests, cpu, flaw)
 
 
-def make_alone(home: Home, wanted: dict[str, str], cpu: bool, flaw: str) -> None:
-    stamp, before = home.read_stamp() or {}, home.look()
-    wanted = wishes(home.root, tests=TESTS in {**stamp, **wanted})
-    cpu = cpu or stamp.get("cpu") is True  # who once chose the CPU's PyTorch keeps it
-    if home.stale(wanted) == [TESTS] and not home.flaw(wishes(home.root, tests=False)):
-        commands, manner = [pip_install(home, "-r", TESTS)], adding(home)
-        say(f"Installing what {TESTS} asks for into .venv, about 60 MB.")
+def make_alone(home: Home, tests: bool, cpu: bool, flaw: str) -> None:
+    stamp, before = home.read_stamp(), home.look()
+    known = stamp or {}
+    tests, cpu = tests or TESTS in known, cpu or known.get("cpu") is True  # once chosen, always kept
+    adding = bool(known) and not home.flaw(tests=False)
+    if adding:
+        say(f"Installing what {TESTS} asks for into .venv, about 80 MB.")
     else:
-        commands, manner = steps(home, wanted, cpu), replacing(home)
         say(f"The environment .venv {flaw}. It is made now.")
         announce(home, cpu)
-    with manner:
-        for command in commands:
+    back = partial(home.write_stamp, known) if adding else make_room(home, stamp)
+    try:
+        home.folder.mkdir(exist_ok=True)
+        home.write_stamp({})  # killed from here on, it counts as unfinished
+        for command in commands(home, adding, tests, cpu):
             run(command, home.root)
-        home.write_stamp({**wanted, "cpu": cpu})
-        flaw = home.flaw(wanted)
+        home.write_stamp({**wishes(home.root, tests), "cpu": cpu})
+        flaw = home.flaw(tests)
         if flaw:
             raise SetupError(
                 f"pip has finished, but .venv still {flaw}.\n"
                 "A setting may send packages elsewhere (target, prefix): `python3 -m pip config list` shows it."
             )
+    except BaseException:
+        back()
+        raise
+    home.tidy()
     say("The environment is ready.")
     after = home.look()
-    if stamp and before and after:
+    if known and before and after:
         own = [f"{name}=={version}" for name, version in before["packages"].items() if name not in after["packages"]]
         if own:
             again = f'"{home.python}" -m pip install {" ".join(own)}'

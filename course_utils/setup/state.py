@@ -34,6 +34,11 @@ def some(things: list[str]) -> str:
 # ---- what is wanted ------------------------------------------------------------------------------------------------
 
 
+def files(tests: bool) -> list[str]:
+    """The files with what is to be installed."""
+    return [LEARNER, TESTS] if tests else [LEARNER]
+
+
 def lines_of(root: Path, *names: str) -> list[str]:
     """The lines of requirement files, without comments. SetupError if a file is not there."""
     try:
@@ -46,9 +51,9 @@ def lines_of(root: Path, *names: str) -> list[str]:
 
 
 def wishes(root: Path, tests: bool) -> dict[str, str]:
-    """The stamp of a right `.venv`: for which Python and folder (its scripts hold the path), and from which files."""
-    wanted = {"Python": dotted(sys.version_info[:2]), "folder": str(root.resolve())}
-    for name in [LEARNER, CONSTRAINTS, *([TESTS] if tests else [])]:
+    """The stamp of a right `.venv`: for which folder it was made (its scripts hold the path), and from which files."""
+    wanted = {"folder": str(root.resolve())}
+    for name in [CONSTRAINTS, *files(tests)]:
         wanted[name] = hashlib.sha256("\n".join(lines_of(root, name)).encode()).hexdigest()
     return wanted
 
@@ -104,8 +109,8 @@ def missing(seen: dict | None, wanted: dict[str, str], exact: bool = True) -> li
 
     The course itself is never missing: its folder is on the path of every program that we start.
     """
-    if seen is None:
-        return ["a Python that runs"]
+    if seen is None or not supported(seen["version"]):
+        return [f"a Python {dotted(OLDEST)} to {dotted(NEWEST)} that runs"]
     found = []
     for name, version in wanted.items():
         there = seen["packages"].get(name)
@@ -146,22 +151,23 @@ class Home:
         seen = look_into(self.python)
         return seen if seen and Path(seen["prefix"]).resolve() == self.folder.resolve() else None
 
-    def stale(self, wanted: dict[str, str]) -> list[str]:
-        """What has changed since `.venv` was made."""
-        stamp = self.read_stamp() or {}
-        return [key for key, value in wanted.items() if stamp.get(key) != value]
+    def flaw(self, tests: bool) -> str:
+        """Why `.venv` is not right, in words that go on after "it"; empty if it is right.
 
-    def flaw(self, wanted: dict[str, str]) -> str:
-        """Why `.venv` is not right, in words that go on after "it"; empty if it is right."""
-        stamp, stale = self.read_stamp(), self.stale(wanted)
+        With which of the course's Pythons it was made, and which one runs now, makes no difference.
+        """
+        stamp, wanted = self.read_stamp(), wishes(self.root, tests)
         if not os.path.lexists(self.folder):
             return "is not there yet"
         if stamp == {}:
             return "was not finished"
-        if stamp and stale:
-            key, old = stale[0], stamp.get(stale[0]) if stale[0] in ("Python", "folder") else None
-            return f"was made {'without' if key == TESTS else 'for another'} {key}" + (f", {old}" if old else "")
-        lacks = missing(self.look(), pins(self.root, *(name for name in (LEARNER, TESTS) if name in wanted)))
+        for key, value in wanted.items():
+            old = value if stamp is None else stamp.get(key)
+            if old is None:
+                return f"was made without {key}"
+            if old != value:
+                return f"was made for another {key}" + (f", {old}" if key == "folder" else "")
+        lacks = missing(self.look(), pins(self.root, *files(tests)))
         return ("was not made by this course, and " if stamp is None else "") + f"lacks {some(lacks)}" if lacks else ""
 
     def remove(self, folder: Path) -> None:

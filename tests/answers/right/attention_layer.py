@@ -245,12 +245,12 @@ def scaled_dot_product_attention__float64_and_back(queries, keys, values):
 
 
 def scaled_dot_product_attention__named_tuple(queries, keys, values):
-    result = namedtuple("Attention", "outputs weights")
+    Attention = namedtuple("Attention", "outputs weights")
     scale = torch.rsqrt(torch.tensor(float(queries.shape[-1])))
     scale = scale.to(queries.device, queries.dtype)
     exact = queries.shape[-1] ** -0.5 if queries.dtype == torch.float64 else scale
     weights = torch.softmax(similarity_scores(queries, keys) * exact, -1)
-    return result(weights @ values, weights)
+    return Attention(weights @ values, weights)
 
 
 def scaled_dot_product_attention__key_by_key(queries, keys, values):

@@ -2,7 +2,7 @@
 
 from collections import namedtuple
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy
 import torch
@@ -215,7 +215,7 @@ def context_vector__bmm(weights, states):
 
 
 def context_vector__recursion(weights, states):
-    def one(a, h):
+    def one(a, h) -> Any:
         if a.dim() > 1:
             return torch.stack([one(x, y) for x, y in zip(a, h, strict=True)])
         return sum(weight * state for weight, state in zip(a, h, strict=True))
@@ -273,12 +273,12 @@ def decoder_step__inner_functions(
 
 
 def decoder_step__named_tuple(previous, state, states, lengths, score, cell, output):
-    step = namedtuple("Step", ["logits", "state", "weights"])
+    Step = namedtuple("Step", ["logits", "state", "weights"])
     weights = attention_weights(scores=score(state, states), lengths=lengths)
     context = (weights[..., None, :] @ states)[..., 0, :]
     new = cell(torch.cat([previous, context], -1), state)
     logits = output(torch.cat([new, context], -1))
-    return step(logits=logits, state=new, weights=weights)
+    return Step(logits=logits, state=new, weights=weights)
 
 
 def decoder_step__typed_tuple(previous, state, states, lengths, score, cell, output):
@@ -289,7 +289,7 @@ def decoder_step__typed_tuple(previous, state, states, lengths, score, cell, out
 
     e = score(state, states)
     a = attention_weights(e, lengths)
-    c = sum(a[..., i, None] * states[..., i, :] for i in range(a.shape[-1]))
+    c: Any = sum(a[..., i, None] * states[..., i, :] for i in range(a.shape[-1]))
     s = cell(torch.concat([previous, c], dim=-1), state)
     z = torch.concat([s, c], dim=-1)
     return Step(output(z), s, a)

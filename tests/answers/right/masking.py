@@ -391,7 +391,7 @@ def leaks_future__while_loop(model, inputs, seed=0):
     modes, found = [False, True], False
     while modes and not found:
         training, t = modes.pop(), 0
-        reference = None
+        reference = torch.tensor([])
         while t < inputs.shape[1] and not found:
             x = inputs.clone()
             if t > 0:

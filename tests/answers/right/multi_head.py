@@ -375,12 +375,12 @@ def multi_head_attention__named_tuple(
     n_heads,
     mask=None,
 ):
-    result = namedtuple("Result", ["outputs", "weights"])
+    Result = namedtuple("Result", ["outputs", "weights"])
     q = split_heads(queries.matmul(w_q), n_heads)
     k = split_heads(data.matmul(w_k), n_heads)
     v = split_heads(data.matmul(w_v), n_heads)
     heads, weights = masked_attention(q, k, v, mask=mask)
-    return result(weights=weights, outputs=merge_heads(heads).matmul(w_o))
+    return Result(weights=weights, outputs=merge_heads(heads).matmul(w_o))
 
 
 def multi_head_attention__query_by_query(
@@ -413,7 +413,8 @@ class MultiHead(nn.Module):
     def forward(self, queries, data, w_q, w_k, w_v, w_o, n_heads, mask=None):
         self.n_heads = n_heads
         pairs = ((queries, w_q), (data, w_k), (data, w_v))
-        heads, weights = masked_attention(*(self.cut(x, w) for x, w in pairs), mask)
+        q, k, v = (self.cut(x, w) for x, w in pairs)
+        heads, weights = masked_attention(q, k, v, mask)
         return merge_heads(heads) @ w_o, weights
 
     def cut(self, x, w):

@@ -295,7 +295,7 @@ def masked_cross_entropy__categorical(logits, targets, lengths):
 def greedy_decode__lists_and_mask(step, state, start_tokens, stop_id, max_length):
     tokens = start_tokens
     ended = torch.zeros_like(tokens, dtype=torch.bool)
-    sentences = [[] for _ in tokens]
+    sentences: list[list[int]] = [[] for _ in tokens]
     for _ in range(max_length):
         if ended.all():
             break
@@ -405,7 +405,8 @@ def greedy_decode__ended_rows_read_stop(step, state, start_tokens, stop_id, max_
 
 def greedy_decode__count_of_ended(step, state, start_tokens, stop_id, max_length):
     batch = len(start_tokens)
-    lengths, columns, tokens = [None] * batch, [], start_tokens
+    lengths: list[int | None] = [None] * batch
+    columns, tokens = [], start_tokens
     for t in range(max_length):
         if lengths.count(None) == 0:
             break

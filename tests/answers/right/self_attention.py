@@ -89,10 +89,10 @@ def self_attention__recursion(x, w_q, w_k, w_v):
 
 
 def self_attention__named_tuple(x, w_q, w_k, w_v):
-    result = namedtuple("Result", "outputs weights")
+    Result = namedtuple("Result", "outputs weights")
     scores = similarity_scores(x @ w_q / w_q.shape[-1] ** 0.5, x @ w_k)
     weights = nn.functional.softmax(scores, -1)
-    return result(outputs=weights @ (x @ w_v), weights=weights)
+    return Result(outputs=weights @ (x @ w_v), weights=weights)
 
 
 class SelfAttention(nn.Module):
