@@ -5,7 +5,8 @@
 
 The notebook that is collected is always the course's: its checks, its order, its tags. With `reference` the
 answer cells hold the course's own answers, and stored outputs are compared; with a file they hold the answers
-of that notebook, and only errors count. `--report FILE` writes the verdict of each exercise as JSON.
+of that notebook, and only errors count. In the course's `notebooks/` no notebook need be named with a file: it is the
+lesson that the answers belong to. `--report FILE` writes the verdict of each exercise as JSON.
 """
 
 import json
@@ -42,11 +43,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_NOTES] = []
     if _is_graded(config):
-        try:
-            assemble.read(config.option.answers)
-        except assemble.UnreadableNotebook as error:
-            raise pytest.UsageError(f"--answers: {error}") from None
+        _find_lesson(config)
     config.add_cleanup(use_sockets_of_the_file_system())
+
+
+def _find_lesson(config: pytest.Config) -> None:
+    """Run the lesson that the answers belong to, where no notebook is named."""
+    answers = config.option.answers
+    try:
+        lesson = submission.lesson_of(assemble.read(answers), answers)
+    except ValueError as error:
+        if config.option.report:
+            Path(config.option.report).write_text(json.dumps({"error": str(error)}), encoding="utf-8")
+        raise pytest.UsageError(f"--answers: {error}") from None
+    if config.args_source is not pytest.Config.ArgsSource.ARGS:
+        # By its name alone, in its folder: pytest reads brackets in a longer path as something else.
+        config.args = [lesson.notebook.name]
 
 
 def _is_graded(config: pytest.Config) -> bool:
