@@ -5,6 +5,7 @@ Each writes `data/measured/NAME.json` with date, machine and versions; the lesso
 
 import datetime
 import importlib
+import itertools
 import json
 import os
 import platform
@@ -17,13 +18,22 @@ from course_utils.syllabus import ROOT
 # An installed wheel carries the measured tables in the second place (see pyproject.toml).
 _FOLDERS = (ROOT / "data" / "measured", Path(sys.prefix) / "share" / "course_utils" / "measured")
 
-# The module of each measurement: a function of the same name in it gives the rows.
+# The module of each measurement: a function of the same name in it gives the rows. Several modules may have parts of
+# one measurement, each with a table of its own: "NAME_MODULE": "MODULE.NAME". `bench NAME` measures all parts.
 BENCHMARKS = {
     "bottleneck": "rnn_translator",
     "reversal": "attention_translator",
     "translator": "attention_translator",
     "scale": "attention_layer",
     "layers": "multi_head",
+    "layers_transformer_block": "transformer_block.layers",
+    "depth": "transformer_block",
+    "recall": "sequence_models",
+    "cross_maps": "transformer_translator",
+    "late_words": "transformer_translator",
+    "layers_language_model": "language_model.layers",
+    "scaling": "language_model",
+    "copying": "language_model",
     "checks": "checks",
 }
 
@@ -34,19 +44,24 @@ def main(names: list[str]) -> int:
     if unknown or not names:
         print(f"there is no measurement called {', '.join(unknown)}" if unknown else "What can be measured:")
         for name in BENCHMARKS:
-            print(f"  {name:<12}{(_find(name).__doc__ or '').strip()}")
+            print(f"  {name:<26}{(_find(name).__doc__ or '').strip()}")
         return 2 if unknown else 0
-    for name in names:
-        rows = _find(name)()
-        path = _FOLDERS[0] / f"{name}.json"
+    for part in itertools.chain.from_iterable(map(_parts, names)):
+        rows = _find(part)()
+        path = _FOLDERS[0] / f"{part}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({**_circumstances(), "rows": rows}, indent=1) + "\n", encoding="utf-8")
         print(f"stored in {path.relative_to(ROOT)}")
     return 0
 
 
+def _parts(name: str) -> list[str]:
+    return [name, *(part for part, place in BENCHMARKS.items() if place.endswith(f".{name}"))]
+
+
 def _find(name: str) -> Any:
-    return getattr(importlib.import_module(f"course_utils.benchmarks.{BENCHMARKS[name]}"), name)
+    module, _, function = BENCHMARKS[name].partition(".")
+    return getattr(importlib.import_module(f"course_utils.benchmarks.{module}"), function or name)
 
 
 def measured(name: str) -> dict[str, Any]:
