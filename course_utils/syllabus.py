@@ -35,7 +35,7 @@ class LessonInfo:
         return ROOT / "notebooks" / f"{self.stem}.ipynb"
 
 
-_ROWS = [
+_ROWS: list[tuple[str, str, str, int, str, bool]] = [
     ("start_here", "Start here", "How a lesson works: write a function, check it, read what comes back.", 20, "Python, and what a matrix is", True),
     ("rnn_translator", "A translator that forgets", "An RNN translates English to French through one vector, and gets worse as sentences grow.", 120, "lesson 00, and what a neural network layer is", True),
     ("attention_translator", "A translator that looks back", "The same translator, with attention: far better on long sentences, and a map shows where it looked.", 130, "lesson 01", True),
@@ -43,15 +43,15 @@ _ROWS = [
     ("self_attention", "Self-attention and positions", "A set of vectors attends to itself; without positions it cannot know any order.", 140, "lesson 03", True),
     ("masking", "Masking", "Padding and the future are hidden by minus infinity, and a model that cheats is caught.", 130, "lesson 04", True),
     ("multi_head", "Many heads", "Several small attentions side by side see several relations at once.", 120, "lesson 05", True),
-    ("sequence_models", "RNN, CNN, attention", "Three ways to move information along a sequence, measured against each other.", 75, "lesson 06"),
-    ("transformer_block", "The Transformer block", "Attention, an MLP, residual connections and a norm: the block that everything repeats.", 75, "lesson 06"),
-    ("language_model", "A language model", "Blocks, an embedding and a projection write English.", 90, "lesson 08"),
-    ("transformer_translator", "A Transformer that translates", "Encoder and decoder from lesson 08's parts, beside lesson 02's translator.", 90, "lessons 02 and 08"),
-    ("vision_transformer", "A Vision Transformer", "An image cut into patches is a sequence.", 75, "lesson 08"),
-    ("pre_norm", "Pre-LN and its relatives", "Where the norm stands decides how deep a stack can be trained.", 75, "lesson 09"),
-    ("fast_decoding", "KV cache and linear attention", "The same text with far less work, and an attention that is a running sum.", 75, "lesson 09"),
-    ("flash_attention", "Flash attention", "Exact attention, block by block, that never stores the N × N matrix.", 90, "lesson 05"),
-    ("flash_triton", "Flash attention in Triton", "The same algorithm as a GPU kernel, written by hand.", 120, "lesson 14"),
+    ("sequence_models", "RNN, CNN, attention", "Three ways to move information along a sequence, measured against each other.", 120, "lesson 06", True),
+    ("transformer_block", "The Transformer block", "Attention, an MLP, residual connections and a norm: the block that everything repeats.", 110, "lesson 06", True),
+    ("language_model", "A language model", "Blocks, an embedding and a projection write English.", 130, "lesson 08", True),
+    ("transformer_translator", "A Transformer that translates", "Encoder and decoder from lesson 08's parts, beside lesson 02's translator.", 130, "lessons 02 and 08", True),
+    ("vision_transformer", "A Vision Transformer", "An image cut into patches is a sequence.", 75, "lesson 08", False),
+    ("pre_norm", "Pre-LN and its relatives", "Where the norm stands decides how deep a stack can be trained.", 75, "lesson 09", False),
+    ("fast_decoding", "KV cache and linear attention", "The same text with far less work, and an attention that is a running sum.", 75, "lesson 09", False),
+    ("flash_attention", "Flash attention", "Exact attention, block by block, that never stores the N × N matrix.", 90, "lesson 05", False),
+    ("flash_triton", "Flash attention in Triton", "The same algorithm as a GPU kernel, written by hand.", 120, "lesson 14", False),
 ]  # fmt: skip
 
 LESSONS = [LessonInfo(number, *row) for number, row in enumerate(_ROWS)]

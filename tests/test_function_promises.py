@@ -17,7 +17,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from course_utils.lessons.attention_layer import (
@@ -35,6 +35,7 @@ from course_utils.lessons.attention_translator import (
     context_vector,
     decoder_step,
 )
+from course_utils.lessons.language_model import attend_rotary, embed_tokens, next_token_loss
 from course_utils.lessons.masking import causal_attention, masked_attention, masked_softmax
 from course_utils.lessons.multi_head import attend, attend_in_steps, merge_heads, multi_head_attention, split_heads
 from course_utils.lessons.rnn_translator import (
@@ -51,7 +52,10 @@ from course_utils.lessons.self_attention import (
     rotary_self_attention,
     self_attention,
 )
+from course_utils.lessons.sequence_models import causal_conv1d
 from course_utils.lessons.start_here import softmax
+from course_utils.lessons.transformer_block import layer_norm, mlp, post_norm_block
+from course_utils.lessons.transformer_translator import decoder_block
 from tests.helpers import DTYPES, as_exact_as, dtypes, few, generator, ids, leading, masks, numbers, seeds
 
 # ------------------------------------------------------------------ inputs
@@ -107,6 +111,11 @@ def order(draw: Draw) -> Tensor:
     return torch.randperm(draw["tokens"], generator=generator(draw.seed))
 
 
+def unlike_numbers(draw: Draw) -> Tensor:
+    """Vectors of numbers that are far apart: half precision cannot tell how far nearly equal ones are."""
+    return draw.numbers("... d_model") + 3 * torch.arange(draw["d_model"]).to(draw.dtype)
+
+
 def lengths(smallest: int) -> Callable[[Draw], Tensor]:
     return lambda draw: smallest + draw.ids(draw["time"] + 1 - smallest, "...")
 
@@ -148,7 +157,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, lengths: Tensor) -> Tensor:
 
 
 def valid_softmax(scores: Tensor, length: Tensor) -> Tensor:
-    return F.pad(torch.softmax(scores[:length], dim=-1), (0, len(scores) - length))
+    return F.pad(torch.softmax(scores[:length], dim=-1), (0, len(scores) - int(length)))
 
 
 def additive(query: Tensor, states: Tensor, w_query: Tensor, w_states: Tensor, v: Tensor) -> Tensor:
@@ -214,16 +223,67 @@ def rotary_attention(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[
     return attention(as_complex(x @ w_q, positions), as_complex(x @ w_k, positions), x @ w_v)
 
 
+def rotary_outputs(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    positions = torch.arange(len(k))
+    return attention(as_complex(q, positions[len(k) - len(q) :]), as_complex(k, positions), v, mask)[0]
+
+
+def next_token_cross_entropy(logits: Tensor, tokens: Tensor) -> Tensor:
+    """As `cross_entropy`: all indices at once. The last logits get the target that is left out."""
+    following = F.pad(tokens[..., 1:], (0, 1), value=-100)
+    return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), following.flatten())
+
+
 def head_after_head(
     queries: Tensor, data: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, n_heads: int, mask: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Every head has its own columns of the matrices, and its own rows of the last one: a sum over the heads."""
     columns = zip(*(w.chunk(n_heads, dim=1) for w in (w_q, w_k, w_v)), w_o.chunk(n_heads), mask, strict=True)
     heads = [(attention(queries @ q, data @ k, data @ v, seen), o) for q, k, v, o, seen in columns]
-    return sum(outputs @ o for (outputs, _), o in heads), torch.stack([weights for (_, weights), _ in heads])
+    outputs = torch.stack([values @ o for (values, _), o in heads]).sum(dim=0)
+    return outputs, torch.stack([weights for (_, weights), _ in heads])
+
+
+def convolution(x: Tensor, kernel: Tensor, dilation: int) -> Tensor:
+    padded = F.pad(x.T, ((len(kernel) - 1) * dilation, 0))
+    return F.conv1d(padded, kernel.permute(2, 1, 0), dilation=dilation).T
+
+
+def decoder_of_2017(x: Tensor, states: Tensor, mask: Tensor, w: Tensor, u: Tensor, m: Tensor) -> Tensor:
+    x = norm(x + attention_masked_to_the_end(x @ w, x, x)[0], 1)
+    x = norm(x + attention(x @ u, states, states, mask)[0], 2)
+    return norm(x + x @ m, 3)
+
+
+def half_after_half(x: Tensor, w: Tensor, u: Tensor, gain_1: Tensor, gain_2: Tensor) -> Tensor:
+    y = torch.stack([2 * row + x.mean(dim=0) @ w for row in x]) * gain_1
+    return torch.sin(y + torch.tanh(y @ u)) * gain_2
 
 
 # ------------------------------------------------------------------ functions that are not of the usual form
+
+
+def norm(x: Tensor, number: int) -> Tensor:
+    """Each of the three norms is another one."""
+    return x / (number + x.square().mean(dim=-1, keepdim=True)).sqrt()
+
+
+def one_block(
+    x: Float[Tensor, "... target d_model"],
+    states: Float[Tensor, "... source d_model"],
+    mask: Bool[Tensor, "... target source"],
+    w: Float[Tensor, "d_model same_d_model"],
+    u: Float[Tensor, "d_model same_d_model"],
+    m: Float[Tensor, "d_model same_d_model"],
+) -> Tensor:
+    """`decoder_block` with matrices in place of layers."""
+
+    def layer(w: Tensor, x: Tensor, data: Tensor | None = None, **masks: Any) -> Tensor:
+        data = x if data is None else data
+        return attend_in_steps(x @ w, data, data, **masks)
+
+    norms = (partial(norm, number=number) for number in (1, 2, 3))
+    return decoder_block(x, states, mask, partial(layer, w), partial(layer, u), lambda y: y @ m, *norms)
 
 
 def reverse(values: Float[Tensor, "... time hidden"], lengths: Int[Tensor, "..."]) -> Tensor:
@@ -242,6 +302,21 @@ def one_word(
     """`decoder_step` with matrices in place of functions."""
     cell, output = (lambda x, h: torch.tanh(x @ w + h)), (lambda z: z @ u)
     return decoder_step(previous, state, states, lengths, alignment_scores, cell, output)
+
+
+def block_of_matrices(
+    x: Float[Tensor, "... tokens d_model"],
+    w: Float[Tensor, "d_model d_model"],
+    u: Float[Tensor, "d_model d_model"],
+    gain_1: Float[Tensor, " d_model"],
+    gain_2: Float[Tensor, " d_model"],
+) -> Tensor:
+    """`post_norm_block` with matrices and gains in place of functions; the first part mixes the tokens."""
+
+    def mixed(x: Tensor) -> Tensor:
+        return x.mean(dim=-2, keepdim=True) @ w + x
+
+    return post_norm_block(x, mixed, lambda x: torch.tanh(x @ u), lambda x: x * gain_1, lambda x: torch.sin(x) * gain_2)
 
 
 # ------------------------------------------------------------------ the table
@@ -403,13 +478,44 @@ ROWS: dict[str, Row] = {
         )
         for function in (attend, attend_in_steps)
     },
+    "08 layer_norm": Row(
+        layer_norm, lambda x, gain, bias: F.layer_norm(x, gain.shape, gain, bias), {"x": unlike_numbers}
+    ),
+    "08 mlp": Row(mlp, lambda x, w, b, v, c: F.linear(F.relu(F.linear(x, w.T, b)), v.T, c)),
+    "08 post_norm_block": Row(block_of_matrices, half_after_half),
+    "10 decoder_block": Row(
+        one_block,
+        decoder_of_2017,
+        {"mask": mask("... target source")},
+        {"same_d_model": lambda draw: draw["d_model"]},
+    ),
+    "07 causal_conv1d": Row(causal_conv1d, convolution, {"dilation": lambda draw: draw.chance.randint(1, 3)}),
+    "09 embed_tokens": Row(
+        embed_tokens,
+        lambda token, table: F.one_hot(token, len(table)).to(table) @ table,
+        {"tokens": lambda draw: draw.ids(draw["ids"], "...")},
+        compare=equal,
+    ),
+    "09 next_token_loss": Row(
+        next_token_loss,
+        next_token_cross_entropy,
+        {"tokens": lambda draw: draw.ids(draw["ids"], "... time")},
+        {"time": lambda draw: 1 + draw["following"]},
+        by=all_at_once,
+    ),
+    "09 attend_rotary": Row(
+        attend_rotary,
+        rotary_outputs,
+        {"mask": mask("... queries keys")},
+        {"d_k": even, "keys": lambda draw: draw["queries"] + draw["older"]},
+    ),
 }
 
 # These need values, which a tensor on the device "meta" has not.
 LOOKS_AT_VALUES = {"01 masked_cross_entropy", "04 permute_tokens"}
 
 # These have more roundings than PyTorch, which computes half precision in float32 inside; or one lucky number.
-ROUNDS_MORE = {"01 masked_cross_entropy", "02 decoder_step"}
+ROUNDS_MORE = {"01 masked_cross_entropy", "02 decoder_step", "08 layer_norm"}
 
 
 # ------------------------------------------------------------------ the promises

@@ -6,6 +6,7 @@ A lesson with a new model adds one line to `CAUSAL`, to `PADDED`, or to both; a 
 import itertools
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from course_utils.lessons.attention_translator import (
     AttentionTranslator,
     LuongDecoder,
 )
+from course_utils.lessons.language_model import GPT2, CopyModel, LanguageModel, attend_rotary
 from course_utils.lessons.masking import (
     CharacterModel,
     causal_attention,
@@ -29,6 +31,15 @@ from course_utils.lessons.masking import (
 )
 from course_utils.lessons.multi_head import MultiHeadAttention, attend, attend_in_steps
 from course_utils.lessons.rnn_translator import Encoder, RNNTranslator, translate, translation_loss
+from course_utils.lessons.sequence_models import (
+    D_MODEL,
+    attention_core,
+    cnn_core,
+    dilated_cnn_core,
+    rnn_core,
+)
+from course_utils.lessons.transformer_block import TransformerBlock, post_norm_block, pre_norm_block
+from course_utils.lessons.transformer_translator import TransformerTranslator
 from course_utils.training import TranslationBatch
 from tests.helpers import N_SOURCE, N_TARGET, FunctionModule, ids, loud, source_batch, target_batch
 
@@ -45,7 +56,9 @@ def some_ids(seed: int, *shape: int) -> Tensor:
 SOURCE, TARGET = some_ids(1, len(LENGTHS), TIME), some_ids(2, len(LENGTHS), 6)
 RNN = partial(RNNTranslator, N_IDS, N_IDS, 4, 6, 5)
 ATTENTION = partial(AttentionTranslator, N_IDS, N_IDS, 4, 6)
+TRANSFORMER = partial(TransformerTranslator, N_IDS, N_IDS, 8, 2, 16)
 DECODERS = (AttentionDecoder, AdditiveDecoder, LuongDecoder)
+BLOCKS = (post_norm_block, pre_norm_block)
 
 
 def reads_target(model: nn.Module, target: Tensor) -> Tensor:
@@ -58,7 +71,7 @@ def writes(model: nn.Module, source: Tensor, lengths: Tensor) -> Tensor:
     return model(source, lengths, TARGET[:1].expand(len(lengths), -1))
 
 
-def looks(model: nn.Module, source: Tensor, lengths: Tensor) -> Tensor:
+def looks(model: Any, source: Tensor, lengths: Tensor) -> Tensor:
     """The weights of each real word of the source at every step."""
     maps = model.attention_map(source, lengths, TARGET[:1].expand(len(lengths), -1))
     return valid(maps.transpose(1, 2), lengths)
@@ -91,6 +104,26 @@ CAUSAL: dict[str, Callable[[], tuple[nn.Module, Tensor]]] = {
         )
         for f in (attend, attend_in_steps)
     },
+    **{
+        f"08 {order.__name__}": lambda order=order: (
+            FunctionModule(partial(nn.Module.__call__, is_causal=True), TransformerBlock(12, 3, 16, order=order)),
+            torch.randn(4, TIME, 12),
+        )
+        for order in BLOCKS
+    },
+    **{
+        f"07 {core.__name__}": lambda core=core: (core(), torch.randn(4, TIME, D_MODEL))
+        for core in (rnn_core, cnn_core, dilated_cnn_core, attention_core)
+    },
+    "10 translator": lambda: (FunctionModule(reads_target, TRANSFORMER()), TARGET),
+    "10 translator, in steps": lambda: (FunctionModule(reads_target, TRANSFORMER(attend=attend_in_steps)), TARGET),
+    "09 language model": lambda: (loud(LanguageModel(N_IDS, 8, 2, 2, TIME), 10), some_ids(0, 4, TIME)),
+    "09 language model, in steps": lambda: (
+        loud(LanguageModel(N_IDS, 8, 2, 2, TIME, partial(attend_rotary, attend=attend_in_steps)), 10),
+        some_ids(0, 4, TIME),
+    ),
+    "09 GPT-2": lambda: (loud(GPT2(N_IDS, 8, 2, 2, TIME), 10), some_ids(0, 4, TIME)),
+    "09 copy model": lambda: (CopyModel(2, 8), some_ids(0, 4, TIME)),
 }
 
 # Models that do look ahead: the same test must find them.
@@ -100,6 +133,14 @@ LOOKS_AHEAD: dict[str, Callable[[], tuple[nn.Module, Tensor]]] = {
         some_ids(0, 4, TIME),
     ),
     "05 character model": lambda: (CharacterModel(N_IDS, scaled_dot_product_attention, 8), some_ids(0, 4, TIME)),
+    "07 zeros on both sides": lambda: (
+        FunctionModule(lambda conv, x: conv(x.mT).mT, nn.Conv1d(5, 5, 3, padding=1)),
+        torch.randn(4, TIME, 5),
+    ),
+    "09 language model": lambda: (
+        loud(LanguageModel(N_IDS, 8, 2, 2, TIME, lambda q, k, v, mask, is_causal: attend(q, k, v)), 10),
+        some_ids(0, 4, TIME),
+    ),
 }
 
 # Name -> model, called with (token ids, lengths). All numbers that it returns belong to real tokens or to whole
@@ -113,6 +154,15 @@ PADDED: dict[str, Callable[[], nn.Module]] = {
     **{f"02 {d.__name__}, map": lambda d=d: FunctionModule(looks, ATTENTION(decoder=d)) for d in DECODERS},
     "05 attention": lambda: FunctionModule(attends, nn.Embedding(N_IDS, 4)),
     "06 multi-head": lambda: FunctionModule(sees_words, nn.Embedding(N_IDS, 12), MultiHeadAttention(12, 3)),
+    **{
+        f"08 {order.__name__}": lambda order=order: FunctionModule(
+            sees_words, nn.Embedding(N_IDS, 12), TransformerBlock(12, 3, 16, order=order)
+        )
+        for order in BLOCKS
+    },
+    "10 encoder": lambda: FunctionModule(lambda m, x, n: valid(m.encode(x, n)[0], n), TRANSFORMER()),
+    "10 translator": lambda: FunctionModule(writes, TRANSFORMER()),
+    "10 translator, map": lambda: FunctionModule(looks, TRANSFORMER()),
 }
 
 # Models to which padding is like any other word: the same test must find them.
@@ -176,14 +226,15 @@ def test_models_that_read_padding_are_found(name: str) -> None:
 # ------------------------------------------------------------------ translators
 
 # Called with the sizes of both vocabularies.
-TRANSLATORS: dict[str, Callable[..., nn.Module]] = {
+TRANSLATORS: dict[str, Callable[..., Any]] = {
     "01 translator": RNNTranslator,
     **{f"02 {d.__name__}": partial(AttentionTranslator, decoder=d) for d in DECODERS},
+    "10 translator": lambda n, m, hidden_size, embedding_size=0: TransformerTranslator(n, m, hidden_size, 4, 64),
 }
 
 
 @pytest.fixture(params=itertools.product(TRANSLATORS, ("training", "evaluation")), ids=", ".join)
-def translator(request: pytest.FixtureRequest) -> nn.Module:
+def translator(request: pytest.FixtureRequest) -> Any:
     """In float64, where two ways to the same number agree to 1e-12."""
     name, mode = request.param
     torch.manual_seed(0)
@@ -195,7 +246,7 @@ same = partial(torch.testing.assert_close, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("columns", [0, 1, 9])
-def test_padding_of_both_sides_changes_no_logit_no_loss_and_no_gradient(translator: nn.Module, columns: int) -> None:
+def test_padding_of_both_sides_changes_no_logit_no_loss_and_no_gradient(translator: Any, columns: int) -> None:
     (source, n_source), (target, n_target) = source_batch(columns), target_batch(columns)
     logits = translator(source, n_source, target)
     loss = translation_loss(translator, TranslationBatch(source, n_source, target, target, n_target))
@@ -212,7 +263,7 @@ def test_padding_of_both_sides_changes_no_logit_no_loss_and_no_gradient(translat
         same(got, expected)
 
 
-def test_stepping_gives_the_logits_of_the_whole_target_at_once(translator: nn.Module) -> None:
+def test_stepping_gives_the_logits_of_the_whole_target_at_once(translator: Any) -> None:
     source, lengths = source_batch()
     target = ids(5, N_TARGET, len(source), 6)
     state, stepped = translator.start(source, lengths), []

@@ -26,33 +26,33 @@ MODELS: dict[str, Maker] = {
 # Longest training sentence, and seeds: the differences beyond 20 words are so large that one seed shows them.
 TRAININGS = {"all lengths": (45, 3), "at most 20 words": (20, 1)}
 
-# Lesson 10: the Transformer, and lesson 02's translator with as many steps.
 TRANSFORMER = "Transformer"
-LONGER: dict[str, tuple[Maker, dict[str, float]]] = {
-    TRANSFORMER: (transformer_translator.TransformerTranslator, transformer_translator.SETTINGS),
-    "dot product, old state": (lesson.AttentionTranslator, {"steps": transformer_translator.SETTINGS["steps"]}),
+# Lesson 10: as many steps as above, and more: longest training sentence, seeds, steps, models.
+LESSON_10: dict[str, tuple[int, int, int, tuple[str, ...]]] = {
+    "all lengths, 1,000 steps": (45, 3, 1000, (TRANSFORMER,)),
+    "all lengths, 1,500 steps": (45, 3, 1500, (TRANSFORMER, "dot product, old state")),
+    "at most 20 words, 1,500 steps": (20, 1, 1500, (TRANSFORMER, "dot product, old state")),
 }
-LONGER_TRAININGS = {f"{on}, {transformer_translator.SETTINGS['steps']:,} steps": how for on, how in TRAININGS.items()}
 
 
 def translator() -> list[dict[str, Any]]:
     """Lessons 02, 10: five translators, trained on all lengths and on at most 20 words: BLEU by length, links found."""
-    tables = ((TRAININGS, MODELS), (LONGER_TRAININGS, LONGER))
-    return [
-        trained_translator(on, name, seed)[1]
-        for trainings, models in tables
-        for on, (_, seeds) in trainings.items()
-        for name in models
-        for seed in range(seeds)
+    settings = [(on, model, seed) for on, (_, seeds) in TRAININGS.items() for model in MODELS for seed in range(seeds)]
+    settings += [
+        (on, m, seed) for on, (_, seeds, _, models) in LESSON_10.items() for m in models for seed in range(seeds)
     ]
+    return [trained_translator(*setting)[1] for setting in settings]
 
 
 def trained_translator(trained_on: str, name: str, seed: int) -> tuple[Trained, dict[str, Any]]:
     """Train one translator and measure it: its settings, what `translator_row` gives, and how well its maps do."""
-    splits, (longest, _) = english_french.splits(), {**TRAININGS, **LONGER_TRAININGS}[trained_on]
-    make_model, settings = LONGER[name] if trained_on in LONGER_TRAININGS else (MODELS[name], {})
+    splits, make_model = english_french.splits(), {**MODELS, TRANSFORMER: transformer_translator.TransformerTranslator}
+    longest = {**TRAININGS, **LESSON_10}[trained_on][0]
+    settings = dict(transformer_translator.SETTINGS) if name == TRANSFORMER else {}
+    if trained_on in LESSON_10:
+        settings["steps"] = LESSON_10[trained_on][2]
     pairs = [pair for pair in splits.train if len(pair.source) <= longest]
-    run = functools.partial(train_translator, make_model, pairs, seed=seed, **settings)
+    run = functools.partial(train_translator, make_model[name], pairs, seed=seed, **settings)
     trained, row = translator_row(run, splits.test)
     size = sum(p.numel() for p in trained.model.parameters())
     row = {"model": name, "trained_on": trained_on, "seed": seed, "parameters": size, **row}

@@ -19,6 +19,8 @@ EQUIVALENT: dict[str, dict[str, tuple[int, str]]] = {
         "padding_mask": (2, r"\.detach\(\)"),
         "masked_softmax": (1, r"mask\.any.*\.detach\(\)"),
         "leaks_future": (8, r"\.detach\(\)"),
+        "path_length": (3, r"\.detach\(\)"),
+        "next_token_loss": (1, r"\.detach\(\)"),
     },
     "a row of positions is broadcast in the same way when it has one number and no dimension": {
         "masked_cross_entropy": (2, r"arange\(.*\)\.squeeze\("),
@@ -48,6 +50,7 @@ EQUIVALENT: dict[str, dict[str, tuple[int, str]]] = {
         "sinusoidal_encoding": (1, r"-1 → 1 in: angles"),
         "apply_rotary": (4, r"x → positions in: frequencies|-1 → 1 in: angles|x → (a|b) in: return"),
         "leaks_future": (2, r"inputs → (others|outputs) in: for t"),
+        "path_length": (3, r"(-1 → 1|1 → 2) in: reached = torch\.arange|-1 → 1 in: reached = \(layer"),
     },
     "a guard's names: the guard refuses shapes that nobody promises to refuse": {
         "similarity_scores": (4, r"in: (leading, d_k|theirs) ="),
@@ -59,9 +62,12 @@ EQUIVALENT: dict[str, dict[str, tuple[int, str]]] = {
         "sinusoidal_encoding": (1, r"pairs = .*\.squeeze\(-1\)"),
         "apply_rotary": (1, r"\.squeeze\(-1\)"),
         "leaks_future": (4, r"\.squeeze\("),
+        "path_length": (2, r"any\(dim=-1\)\.squeeze\("),
+        "next_token_loss": (2, r"cross_entropy.*\.squeeze\("),
     },
     "an annotation": {
         "greedy_decode": (2, r"list\[.*\] → list in"),
+        "beam_search": (4, r"in: ended: list"),
     },
     "zero stays zero": {
         "alignment_error_rate": (1, r"0\.0 \* 1\.001"),
@@ -91,5 +97,43 @@ EQUIVALENT: dict[str, dict[str, tuple[int, str]]] = {
     },
     "models do not write into their inputs": {
         "leaks_future": (1, r"x\.clone\(\) → x in"),
+    },
+    "what is padded at the end is cut off": {
+        "causal_conv1d": (1, r"0 → 1 in: padded"),
+    },
+    "both lists are equally long, as the docstring has them": {
+        "receptive_field": (2, r"in: layers = zip"),
+    },
+    "an int stays an int": {
+        "layer_flops": (2, r"→ int\("),
+    },
+    "a default of Python or PyTorch, written out": {
+        "encode_bpe": (1, r"encode\(\) in"),
+        "sample_next": (1, r"sort\(descending=True\) in"),
+    },
+    "numbers of Python and tokens have no gradient": {
+        "shift_right": (2, r"\.detach\(\)"),
+        "beam_search": (15, r"\.detach\(\)"),
+    },
+    "float32 stays float32, and sums in float64 are the same to seven digits": {
+        "beam_search": (6, r"\.(float|double)\(\) in: (log_probs|totals|sums) ="),
+    },
+    "at the last step every sentence ends, so the loop ends too; a row has one token at least; one index is an int": {
+        "beam_search": (
+            6,
+            r"1 → 2 in: for length|-1 → 1 in: log_probs|\.squeeze\(|\.flatten\(\) in: for row|beams → sums in: if",
+        ),
+    },
+    "what is drawn has no gradient": {
+        "sample_next": (10, r"\.detach\(\)"),
+    },
+    "three digits are enough to draw with": {
+        "sample_next": (12, r"\.(float|double|half)\(\)"),
+    },
+    "the sum meets p exactly by rounding only": {
+        "sample_next": (1, r"before <= top_p"),
+    },
+    "a reshape follows, or the leading dimensions are those of the logits": {
+        "sample_next": (5, r"\.squeeze\((-1)?\) in: drawn|logits → \w+ in: return"),
     },
 }
