@@ -45,7 +45,7 @@ _ROWS: list[tuple[str, str, str, int, str, bool]] = [
     ("multi_head", "Many heads", "Several small attentions side by side see several relations at once.", 120, "lesson 05", True),
     ("sequence_models", "RNN, CNN, attention", "Three ways to move information along a sequence, measured against each other.", 120, "lesson 06", True),
     ("transformer_block", "The Transformer block", "Attention, an MLP, residual connections and a norm: the block that everything repeats.", 110, "lesson 06", True),
-    ("language_model", "A language model", "Blocks, an embedding and a projection write English.", 130, "lesson 08", True),
+    ("language_model", "A language model", "Blocks, an embedding and a projection write English.", 140, "lesson 08", True),
     ("transformer_translator", "A Transformer that translates", "Encoder and decoder from lesson 08's parts, beside lesson 02's translator.", 130, "lessons 02 and 08", True),
     ("vision_transformer", "A Vision Transformer", "An image cut into patches is a sequence.", 75, "lesson 08", False),
     ("pre_norm", "Pre-LN and its relatives", "Where the norm stands decides how deep a stack can be trained.", 75, "lesson 09", False),

@@ -73,7 +73,7 @@ def merge_pair(ids: Sequence[int], pair: Pair, new: int) -> list[int]:
     return merged
 
 
-def encode_bpe(text: str, merges: dict[Pair, int]) -> list[int]:
+def encode_bpe(text: str, merges: dict[tuple[int, int], int]) -> list[int]:
     """The ids of the tokens of `text`, by byte-pair encoding.
 
     At first the ids are the bytes of the text in UTF-8. `merges` says which two ids
