@@ -27,6 +27,7 @@ from course_utils.lessons.sequence_models import (
     RecallModel,
     causal_conv1d,
     layer_flops,
+    longest_chain,
     path_length,
     products_in_order,
     recall_accuracy,
@@ -117,6 +118,20 @@ def test_flops_are_those_of_running_layers(n_tokens: int, n_heads: int, d_k: int
         with FlopCounterMode(display=False) as counter:
             layer(torch.randn(1, n_tokens, d_model))
         assert counter.get_total_flops() == computed
+
+
+def test_the_longest_chain_of_operations() -> None:
+    """Each product or sum is one operation, a learned number is one more."""
+    w = torch.ones(3, requires_grad=True)
+    assert longest_chain(w * 2) == 2
+    assert longest_chain((w * 2).sum()) == 3
+    assert longest_chain((w * 2 * 2 * 2).sum() + w.sum()) == 6
+    x = w
+    for _ in range(5000):  # deeper than Python's recursion
+        x = x * 1
+    assert longest_chain(x) == 5001
+    with pytest.raises(ValueError, match="no operation"):
+        longest_chain(w)
 
 
 def test_the_longest_chain_of_products() -> None:

@@ -18,6 +18,7 @@ from course_utils.corpora.vocabulary import Vocabulary
 from course_utils.lessons.attention_translator import AttentionTranslator, reversal_pairs
 from course_utils.lessons.masking import padding_mask
 from course_utils.lessons.rnn_translator import greedy_decode, train_translator, translate
+from course_utils.lessons.sequence_models import longest_chain
 from course_utils.lessons.transformer_block import pre_norm_block
 from course_utils.lessons.transformer_translator import (
     DecoderBlock,
@@ -29,7 +30,6 @@ from course_utils.lessons.transformer_translator import (
     cross_weights,
     head_errors,
     head_maps,
-    longest_chain,
     next_word,
     shift_right,
     wrong_by_position,
@@ -157,18 +157,6 @@ def test_cross_weights_are_those_of_the_forward_pass() -> None:
 
 
 # ------------------------------------------------------------------ the chain
-
-
-def test_chain_by_hand() -> None:
-    """Each product or sum is one operation, a learned number is one more."""
-    w = torch.ones(3, requires_grad=True)
-    assert longest_chain(w * 2) == 2
-    assert longest_chain((w * 2).sum()) == 3
-    assert longest_chain((w * 2 * 2 * 2).sum() + w.sum()) == 6
-    x = w
-    for _ in range(5000):  # deeper than Python's recursion
-        x = x * 1
-    assert longest_chain(x) == 5001
 
 
 def test_chain_of_the_transformer_does_not_grow() -> None:

@@ -143,27 +143,40 @@ class CausalAttention(nn.Module):
 # ------------------------------------------------------------------ counting
 
 
+PRODUCTS = "MmBackward", "AddmmBackward", "BmmBackward", "BaddbmmBackward"
+
+
+def longest_chain(result: Tensor, kinds: tuple[str, ...] = ("",)) -> int:
+    """How many operations in a row made `result`, each from what the one before gave.
+
+    Read from the graph that PyTorch keeps for the backward pass, along the longest way
+    back to a learned number. Only operations whose name begins with one of `kinds` are
+    counted; by default all are. What happens inside a fused kernel is not in the graph.
+    Raises ValueError when no operation has made `result`.
+    """
+    last = result.grad_fn
+    if last is None:
+        raise ValueError("no operation that PyTorch keeps has made this tensor")
+    longest: dict[Any, int] = {}  # of each operation: the longest way to it
+    waiting = [last]
+    while waiting:
+        operation = waiting[-1]
+        earlier = [before for before, _ in operation.next_functions if before]
+        unknown = [before for before in earlier if before not in longest]
+        waiting += unknown  # these must be known first
+        if not unknown:
+            chain = max((longest[before] for before in earlier), default=0)
+            longest[waiting.pop()] = chain + operation.name().startswith(kinds)
+    return longest[last]
+
+
 def products_in_order(outputs: Tensor) -> int:
     """The longest chain of matrix products that led to `outputs`.
 
     Each product of the chain needs the result of the one before it, so no computer can
-    do them at the same time. Read from the graph that PyTorch keeps for the backward
-    pass; it does not know what happens inside a fused kernel.
+    do them at the same time.
     """
-    products = "MmBackward", "AddmmBackward", "BmmBackward", "BaddbmmBackward"
-    longest: dict[Any, int] = {}  # node of the graph -> longest chain up to it
-    to_do: list[Any] = [outputs.grad_fn]
-    while to_do:
-        node = to_do[-1]
-        before = [n for n, _ in node.next_functions if n is not None]
-        unknown = [n for n in before if n not in longest]
-        if unknown:
-            to_do += unknown
-            continue
-        chain = max((longest[n] for n in before), default=0)
-        longest[node] = chain + node.name().startswith(products)
-        to_do.pop()
-    return longest[outputs.grad_fn]
+    return longest_chain(outputs, PRODUCTS)
 
 
 def bytes_kept(layer: nn.Module, x: Tensor) -> int:

@@ -307,27 +307,6 @@ def copy_decoder_layer(theirs: nn.TransformerDecoderLayer, ours: DecoderBlock) -
 SETTINGS = {"steps": STEPS, "learning_rate": 6e-3, "warmup": 0.2}
 
 
-def longest_chain(result: Tensor) -> int:
-    """How many operations in a row made `result`, each from what the one before gave.
-
-    Counted in the graph that PyTorch keeps for the backward pass, along the longest way
-    from `result` back to a learned number.
-    """
-    last = result.grad_fn
-    assert last is not None, "no operation has made this tensor"
-    depth = {}  # of each operation: the longest way to it
-    waiting = [last]  # the last one is looked at
-    while waiting:
-        operation = waiting[-1]
-        earlier = [before for before, _ in operation.next_functions if before]
-        unknown = [before for before in earlier if before not in depth]
-        waiting += unknown  # these must be known first
-        if not unknown:
-            longest = max((depth[before] for before in earlier), default=0)
-            depth[waiting.pop()] = 1 + longest
-    return depth[last]
-
-
 # ------------------------------------------------------------------ where it looks
 
 
