@@ -18,13 +18,13 @@ Part = TypeVar("Part", bound=nn.Module)
 
 # Width and heads. The lesson's model is the one of 128; narrower models take larger steps.
 _FAMILY = [(16, 1), (32, 2), (64, 2), (128, 4), (256, 8)]
-_LONGER = [4 * lesson.STEPS]
+_LONGER = 4 * lesson.STEPS
 
 
 def scaling() -> list[dict[str, Any]]:
     """Lesson 09: bits per byte of language models of five sizes, and after more steps, three seeds. Half an hour."""
     settings = [(width, heads, lesson.STEPS, seed) for width, heads in _FAMILY for seed in range(3)]
-    settings += [(lesson.D_MODEL, lesson.N_HEADS, steps, seed) for steps in _LONGER for seed in range(3)]
+    settings += [(lesson.D_MODEL, lesson.N_HEADS, _LONGER, seed) for seed in range(3)]
     return [trained_model(*setting) for setting in settings]
 
 
