@@ -30,8 +30,8 @@ VENV, VERSION, REPLACE = "venv ensurepip pip .venv", sys.version_info, os.replac
 # pip, then a program of `.venv` or of the Python that runs ("here"); "all" is `venv ensurepip pip .venv` | which
 # environments are left: `new` is made by the command, `old` was there before | what is said, a regular expression.
 SITUATIONS = """
-nothing                      | lab       | 0 | all | .venv new | not there yet.*downloads about (3 GB|500 MB)
-nothing                      | lab --cpu | 0 | venv ensurepip pip+cpu .venv | .venv new | about 500 MB
+nothing                      | lab       | 0 | all | .venv new | not there yet.*downloads about (3 GB|550 MB)
+nothing                      | lab --cpu | 0 | venv ensurepip pip+cpu .venv | .venv new | about 550 MB
 nothing                      | test      | 0 | venv ensurepip pip+tests .venv | .venv new | not there yet.*about
 nothing                      | bench     | 0 | all | .venv new | not there yet.*about
 ready                        | lab       | 0 | .venv | .venv old | ^$

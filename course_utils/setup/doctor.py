@@ -19,7 +19,18 @@ from course_utils.setup.environment import child_environment, find
 from course_utils.setup.version import version
 from course_utils.syllabus import LESSONS, ROOT
 
-PACKAGES = ["torch", "triton", "numpy", "matplotlib", "jupyterlab", "nbval", "jaxtyping", "sacrebleu", "ipykernel"]
+PACKAGES = [
+    "torch",
+    "triton",
+    "numpy",
+    "matplotlib",
+    "jupyterlab",
+    "nbval",
+    "jaxtyping",
+    "sacrebleu",
+    "scikit-learn",
+    "ipykernel",
+]
 BROKEN = 3  # the exit code that tells of a broken package
 
 

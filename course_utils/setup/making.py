@@ -101,7 +101,7 @@ def run(command: list[str], root: Path) -> None:
 def announce(home: Home, cpu: bool) -> None:
     """Says before it starts what is downloaded, and what would make it less."""
     big = sys.platform == "linux" and not cpu
-    size, disk = ("about 3 GB (PyTorch with CUDA)", 9) if big else ("about 500 MB", 3)
+    size, disk = ("about 3 GB (PyTorch with CUDA)", 9) if big else ("about 550 MB", 3)
     say(f"Installing the course's packages into .venv. The first time this downloads {size}; Ctrl-C stops it.")
     if big and shutil.which("nvidia-smi") is None:
         say(f"This computer shows no NVIDIA GPU. `{CALL} lab --cpu` downloads far less.")
