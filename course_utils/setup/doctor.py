@@ -19,18 +19,9 @@ from course_utils.setup.environment import child_environment, find
 from course_utils.setup.version import version
 from course_utils.syllabus import LESSONS, ROOT
 
-PACKAGES = [
-    "torch",
-    "triton",
-    "numpy",
-    "matplotlib",
-    "jupyterlab",
-    "nbval",
-    "jaxtyping",
-    "sacrebleu",
-    "scikit-learn",
-    "ipykernel",
-]
+# What the course needs, and the name under which Python imports it.
+_SAME = ("torch", "triton", "numpy", "matplotlib", "jupyterlab", "nbval", "jaxtyping", "sacrebleu", "ipykernel")
+PACKAGES = {name: name for name in _SAME} | {"scikit-learn": "sklearn"}
 BROKEN = 3  # the exit code that tells of a broken package
 
 
@@ -100,14 +91,14 @@ def report() -> int:
     for label, question in lines.items():
         say(f"{label:<10}{guarded(question)}")
     code = 0
-    for name in PACKAGES:
+    for name, module in PACKAGES.items():
         try:
             found = metadata.version(name)
         except metadata.PackageNotFoundError:
-            say(f"  {name:<12}not installed")
+            say(f"  {name:<14}not installed")
             continue
-        error = guarded(lambda name=name: importlib.import_module(name) and None)
-        say(f"  {name:<12}{found}{f'   BROKEN  {error}' if error else ''}")
+        error = guarded(lambda module=module: importlib.import_module(module) and None)
+        say(f"  {name:<14}{found}{f'   BROKEN  {error}' if error else ''}")
         if error:
             code = BROKEN
             say(f'      "{sys.executable}" -m pip install --force-reinstall --no-deps {name}=={found}')
