@@ -7,6 +7,7 @@ fake, so an object that claims to equal everything never passes.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor, nn
 
@@ -188,10 +189,10 @@ def _first_not_a_number(expected: Tensor, got: Tensor) -> str | None:
 def _largest_error(expected: Tensor, got: Tensor, close: Tensor) -> str:
     wrong = f"{int((~close).sum())} of {got.numel()} values differ"
     error = (got.double() - expected.double()).abs().nan_to_num(nan=float("inf"))
-    worst = tuple(torch.unravel_index(error.where(~close, error.new_tensor(-1.0)).argmax(), error.shape))
-    place = _index(tuple(int(i) for i in worst))
+    largest = int(error.where(~close, error.new_tensor(-1.0)).argmax())
+    worst = tuple(map(int, numpy.unravel_index(largest, tuple(error.shape))))  # PyTorch's own loads SymPy: 2 seconds
     wanted, found = _two_numbers(expected[worst], got[worst])
-    return f"{wrong}; the largest error is at {place}: expected {wanted}, got {found}"
+    return f"{wrong}; the largest error is at {_index(worst)}: expected {wanted}, got {found}"
 
 
 def _index(index: tuple[int, ...]) -> str:
