@@ -10,8 +10,8 @@ import contextlib
 import copy
 import inspect
 import io
+import itertools
 import random
-import sys
 import textwrap
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from course_utils.exercises.exercise import Exercise
+from course_utils.exercises.exercise import Exercise, defined
 from course_utils.exercises.judge import run_check
 from course_utils.exercises.promises import sizes_of
 from course_utils.exercises.state import state_kept
@@ -56,6 +56,7 @@ _WRAPPED = ("({}).detach()", "({}).squeeze()", "({}).squeeze(-1)", "({}).float()
 _RESULT = (*_WRAPPED, "({}).to('cpu').numpy()", "({}).tolist()", "({}) * 1.001", "({}) + 1e-3")
 
 
+_Path = tuple[tuple[str, int | None], ...]  # names of fields, and places in lists
 _INNER = {"range", "len", "zip", "enumerate", "int", "tuple", "set"}
 
 
@@ -68,32 +69,31 @@ class Mutant:
     source: str
 
     def function(self) -> Callable[..., Any]:
-        names = dict(vars(sys.modules[self.original.__module__]))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)
-            exec(compile(self.source, "<a mutant>", "exec"), names)
-        return names[self.original.__name__]
+            return defined(self.source, self.original, "a mutant of")
 
 
-def mutants_of(function: Callable[..., Any]) -> list[Mutant]:
-    """All single changes of the function's body that give another text, each text once.
+def mutants_of(function: Callable[..., Any], every: int = 1) -> list[Mutant]:
+    """All single changes of the function's body that give another text, each text once; or only one in `every`.
 
     Guards are left out (`if …: raise …` without a promise in the docstring), and so are the texts of errors.
     """
     tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
     if not isinstance(tree, ast.FunctionDef):
         return []
-    tree.decorator_list = []
+    tree.decorator_list = [decorator for decorator in tree.decorator_list if ast.unparse(decorator) == "triton.jit"]
     tree.returns, tree.name = None, function.__name__
     for argument in (*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs):
-        argument.annotation = None
+        if not tree.decorator_list:  # Triton needs to know what is a constant
+            argument.annotation = None
     promised = "Raises" in (ast.get_docstring(tree) or "")
     if ast.get_docstring(tree):
         del tree.body[0]
     original, found = ast.unparse(tree), {}
-    for change, changed in _changes(tree, promised):
+    for path, node, new in itertools.islice(_changes(tree, promised), None, None, every):
         try:
-            source = ast.unparse(ast.fix_missing_locations(changed))
+            change, source = _changed(tree, path, node, new)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SyntaxWarning)
                 compile(source, "<a mutant>", "exec")
@@ -104,19 +104,25 @@ def mutants_of(function: Callable[..., Any]) -> list[Mutant]:
     return list(found.values())
 
 
-def _changes(tree: ast.FunctionDef, promised: bool) -> Iterator[tuple[str, ast.AST]]:
-    """Every change of one node, as (words, a changed copy of the whole function)."""
+def _changes(tree: ast.FunctionDef, promised: bool) -> Iterator[tuple[_Path, ast.AST, ast.AST | None]]:
+    """Every change of one node: the way to it, the node, and what could stand in its place."""
     for path, node in _nodes(tree, (), promised):
         for new in _instead_of(node, tree):
-            changed = copy.deepcopy(tree)
-            _put(changed, path, new)
-            line = ast.unparse(_statement(tree, path)).split("\n")[0]
-            old_text, new_text = (ast.unparse(ast.fix_missing_locations(x)) if x else "nothing" for x in (node, new))
-            yield f"{_first_line(old_text)} → {_first_line(new_text)} in: {line}", changed
+            yield path, node, new
 
 
-def _nodes(node: ast.AST, path: tuple[Any, ...], promised: bool) -> Iterator[tuple[tuple[Any, ...], ast.AST]]:
-    """Every node below `node`, with the way to it: names of fields, and places in lists."""
+def _changed(tree: ast.FunctionDef, path: _Path, node: ast.AST, new: ast.AST | None) -> tuple[str, str]:
+    """A change in words, and the text of the function with it."""
+    changed = copy.deepcopy(tree)
+    _put(changed, path, new)
+    line = ast.unparse(_statement(tree, path)).split("\n")[0]
+    old_text, new_text = (ast.unparse(ast.fix_missing_locations(x)) if x else "nothing" for x in (node, new))
+    words = f"{_first_line(old_text)} → {_first_line(new_text)} in: {line}"
+    return words, ast.unparse(ast.fix_missing_locations(changed))
+
+
+def _nodes(node: ast.AST, path: _Path, promised: bool) -> Iterator[tuple[_Path, ast.AST]]:
+    """Every node below `node`, with the way to it."""
     for name, value in ast.iter_fields(node):
         if isinstance(node, ast.FunctionDef) and name == "args":
             continue
@@ -248,7 +254,7 @@ def _is_module(node: ast.AST) -> bool:
     return isinstance(node, ast.Name) and node.id in {"torch", "F", "nn", "math", "copy", "itertools", "functools"}
 
 
-def _put(tree: ast.AST, path: tuple[Any, ...], new: ast.AST | None) -> None:
+def _put(tree: ast.AST, path: _Path, new: ast.AST | None) -> None:
     """Replace the node at the end of the way; a statement that is replaced by nothing becomes `pass`."""
     for name, place in path[:-1]:
         tree = getattr(tree, name) if place is None else getattr(tree, name)[place]
@@ -260,7 +266,7 @@ def _put(tree: ast.AST, path: tuple[Any, ...], new: ast.AST | None) -> None:
         getattr(tree, name)[place] = new
 
 
-def _statement(tree: ast.AST, path: tuple[Any, ...]) -> ast.AST:
+def _statement(tree: ast.AST, path: _Path) -> ast.AST:
     """The innermost statement on the way."""
     found = tree
     for name, place in path:
@@ -273,12 +279,16 @@ def _first_line(text: str) -> str:
     return text.split("\n")[0]
 
 
-def is_rejected(exercise: Exercise, answer: Callable[..., Any]) -> bool:
-    """Whether a check fails, or the time runs out; nothing is said, so it stops at the first one."""
+def is_rejected(exercise: Exercise, answer: Callable[..., Any], seconds: float = 2) -> bool:
+    """Whether a check fails, or the time runs out; nothing is said, so it stops at the first one.
+
+    All checks of an exercise take a fraction of a second. Many small changes make a loop endless, so the time is short.
+    """
     with state_kept([exercise]) as originals, contextlib.redirect_stdout(io.StringIO()):
         try:
-            with time_limit(exercise.seconds):
-                return any(run_check(check, answer, originals.put_back).problem for check in exercise.checks)
+            with time_limit(seconds):
+                called = exercise.called(answer)
+                return any(run_check(check, called, originals.put_back).problem for check in exercise.checks)
         except OutOfTime:
             return True
 
@@ -300,4 +310,4 @@ def is_equivalent(exercise: Exercise, answer: Callable[..., Any], draws: int = 6
     trial.cases("random calls", *calls)
     if any(check.kind == "gradients" for check in exercise.checks):
         trial.gradients("random gradients", *(call.to(torch.float64) for call in calls[:20]))
-    return bool(calls) and not is_rejected(trial, answer)
+    return bool(calls) and not is_rejected(trial, answer, exercise.seconds)
