@@ -14,7 +14,7 @@ from course_utils.exercises.exercise import Exercise
 from course_utils.exercises.judge import judge
 from tests.answers import EXERCISES, answers
 
-pytestmark = pytest.mark.usefixtures("no_hook")
+pytestmark = pytest.mark.usefixtures("no_hook", "no_compiler")
 
 CAUSES = Path(__file__).parent / "answers" / "causes.json"
 TRUE_CAUSES: dict[str, str] = json.loads(CAUSES.read_text(encoding="utf-8"))

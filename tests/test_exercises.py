@@ -16,6 +16,7 @@ from typing import Any
 import numpy
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from course_utils import start, strict
 from course_utils.exercises import Exercise, Mismatch, case, expect, recognise
@@ -421,6 +422,15 @@ def enter_a_mode(scores):
     return scores
 
 
+def enter_a_dispatch_mode(scores):
+    class Changed(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {})) if "eq" not in str(func) else torch.tensor(True)
+
+    Changed().__enter__()
+    return scores
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -431,6 +441,7 @@ def enter_a_mode(scores):
         patch_what_python_gives,
         clear_the_checks,
         enter_a_mode,
+        enter_a_dispatch_mode,
     ],
 )
 def test_what_the_judge_relies_on_is_put_back(answer):

@@ -11,7 +11,7 @@ from course_utils.exercises.exercise import Exercise
 from course_utils.exercises.mutants import is_equivalent, is_rejected, mutants_of
 from tests.answers import EXERCISES, answers
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_hook")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_hook", "no_compiler")]
 
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.name)

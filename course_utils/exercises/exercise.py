@@ -14,6 +14,8 @@ import ast
 import contextlib
 import importlib
 import inspect
+import itertools
+import linecache
 import sys
 import types
 from collections.abc import Callable, Mapping
@@ -35,12 +37,13 @@ class Check:
     """`run(answer, rng)` raises `Mismatch` when the answer is wrong. `rng` is seeded anew for each check.
 
     `kind` says what is promised: "leading", "ones", "equal", "dtypes", "gradients", "device", "error", or nothing of
-    these.
+    these. A check that comes `last` takes seconds: it is left out where another one has failed.
     """
 
     name: str
     run: CheckFunction
     kind: str = ""
+    last: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,18 @@ class Mistake:
     function: Callable[..., Any] | None = None
 
 
+class Called:
+    """An answer that is no function to be called, such as a Triton kernel: `outer(answer, …)` is called instead."""
+
+    def __init__(self, outer: Callable[..., Any], answer: Any) -> None:
+        self.outer, self.answer = outer, answer
+        self.__wrapped__ = getattr(answer, "fn", answer)  # whose parameters and lines a learner knows
+        self.__signature__ = inspect.Signature([*inspect.signature(outer).parameters.values()][1:])
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.outer(self.answer, *args, **kwargs)
+
+
 _registry: dict[str, dict[str, "Exercise"]] = {}
 
 
@@ -63,8 +78,9 @@ class Exercise:
     """One function that the learner writes.
 
     `minutes` is what a learner needs, `hints` go from gentle to plain, `returns` says what several results are called,
-    `seconds` limits all checks together. A new exercise joins the lesson that its reference stands in, under the name
-    of its reference.
+    `seconds` limits all checks together. A new exercise joins `lesson`, by default the one that its reference stands
+    in, under the name of its reference. Where the answer is no function that can be called, `outer(answer, …)` is.
+    `needs` names what is missing on this machine: then nothing can be checked.
     """
 
     reference: Callable[..., Any]
@@ -73,11 +89,15 @@ class Exercise:
     hints: tuple[str, ...]
     returns: tuple[str, ...] = ()
     seconds: float = 10
+    outer: Callable[..., Any] | None = None
+    needs: str = ""
+    lesson: str = ""
     checks: tuple[Check, ...] = field(init=False)
     mistakes: tuple[Mistake, ...] = ()
     samples: tuple[promises.Inputs, ...] = ()  # what makes calls of any size
 
     def __post_init__(self) -> None:
+        self.lesson = self.lesson or self.function.__module__.rsplit(".", 1)[-1]
         self.checks = (Check("its parameters have the names that the lesson uses", self._test_parameters),)
         _registry.setdefault(self.lesson, {})[self.name] = self
 
@@ -90,16 +110,18 @@ class Exercise:
     def name(self) -> str:
         return self.function.__name__
 
-    @property
-    def lesson(self) -> str:
-        return self.function.__module__.rsplit(".", 1)[-1]
+    def called(self, answer: Callable[..., Any]) -> Callable[..., Any]:
+        """The answer as the checks call it."""
+        return answer if self.outer is None else Called(self.outer, answer)
 
-    def check(self, name: str, kind: str = "") -> Callable[[CheckFunction], CheckFunction]:
+    def check(self, name: str, kind: str = "", last: bool = False) -> Callable[[CheckFunction], CheckFunction]:
         """A check that is no list of calls."""
 
         def add(run: CheckFunction) -> CheckFunction:
-            *others, parameters = self.checks
-            self.checks = (*others, Check(name, run, kind), parameters)
+            quick, slow = ([c for c in self.checks if c.last == slow] for slow in (False, True))
+            new = Check(name, run, kind, last)
+            slow.append(new) if last else quick.insert(-1, new)  # the check of the parameters stays behind
+            self.checks = *quick, *slow
             return run
 
         return add
@@ -133,24 +155,25 @@ class Exercise:
 
     def mistake(self, name: str, wrong: Mapping[str, str] | Callable[..., Any], *, hint: str) -> None:
         """What people get wrong: the reference with some of its text written otherwise, or another function."""
-        function = wrong if callable(wrong) else _rewritten(self.function, wrong)
+        function = _rewritten(self.function, wrong) if isinstance(wrong, Mapping) else wrong
         self.mistakes = (*self.mistakes, Mistake(name, hint, function))
 
     def _add(self, name: str, cases: tuple[Case, ...], kind: str) -> None:
         tests = {"gradients": Case.test_gradients, "device": Case.test_device, "error": Case.test_error}
         test = tests.get(kind, Case.test)
+        reference = self.called(self.reference)
 
         def run(answer: Callable[..., Any], rng: torch.Generator) -> None:
             """All cases, also after one that failed: what an answer does in the others shows what is wrong with it."""
             first: Exception | None = None
             for case in cases:
                 try:
-                    test(case, answer, self.function, self.returns)
+                    test(case, answer, reference, self.returns)
                 except Exception as problem:
                     failed()
                     first = first or problem
                     with contextlib.suppress(Exception):
-                        vars(problem)["inputs"] = case.words(self.function)
+                        vars(problem)["inputs"] = case.words(reference)
             if first is not None:
                 raise first
 
@@ -159,6 +182,7 @@ class Exercise:
     def _test_parameters(self, answer: Callable[..., Any], rng: torch.Generator) -> None:
         """Cells call optional parameters by name. What was not written with `def` or `lambda` need not have them."""
         function = getattr(answer, "answer", answer)
+        function = function.__wrapped__ if isinstance(function, Called) else function
         if not isinstance(function, types.FunctionType):
             return
         wanted, got = (inspect.signature(f).parameters for f in (self.function, function))
@@ -178,9 +202,22 @@ def _rewritten(function: Callable[..., Any], edits: Mapping[str, str]) -> Callab
         if body.count(old) != 1:
             raise ValueError(f"{old!r} stands {body.count(old)} times in {function.__name__}, not once")
         body = body.replace(old, new)
-    names = dict(vars(sys.modules[function.__module__]))
-    exec(compile(f"{head}\n{body}", f"<a mistake in {function.__name__}>", "exec"), names)
-    return names[function.__name__]
+    return defined(f"{head}\n{body}", function, "a mistake in")
+
+
+_numbers = itertools.count()
+
+
+def defined(source: str, original: Callable[..., Any], words: str) -> Callable[..., Any]:
+    """The function that the source defines, among the names of the original's module.
+
+    Its source can be read again, which Triton does.
+    """
+    names = dict(vars(sys.modules[original.__module__]))
+    file = f"<{words} {original.__name__}, {next(_numbers)}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    exec(compile(source, file, "exec"), names)
+    return names[original.__name__]
 
 
 def exercises_of(lesson: str) -> dict[str, Exercise]:

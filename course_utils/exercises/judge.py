@@ -1,6 +1,7 @@
 """Run an exercise's checks on an answer, safely, and recognise the mistakes that people really make."""
 
 import contextlib
+import inspect
 import io
 import linecache
 import random
@@ -8,6 +9,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy
@@ -23,7 +25,7 @@ from course_utils.exercises.time_limit import OutOfTime, time_limit
 
 @dataclass
 class Verdict:
-    """What all checks say. `status`: "passed", "wrong" or "unwritten"."""
+    """What all checks say. `status`: "passed", "wrong", "unwritten", or "missing": nothing can be checked here."""
 
     status: str
     results: list[CheckResult]
@@ -41,15 +43,20 @@ def judge(exercise: Exercise, answer: Callable[..., Any]) -> Verdict:
 
     Random states, gradient mode, default dtype and warnings are as before afterwards, printed text is kept short.
     """
+    if exercise.needs:
+        return Verdict("missing", [])
     printed = ShortText()
     results: list[CheckResult] = []
     out_of_time = False
+    called = exercise.called(answer)
     streams = contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed)
     with state_kept(all_exercises()) as originals, streams[0], streams[1]:
         try:
             with time_limit(exercise.seconds) as limit:
                 for check in exercise.checks:
-                    result = run_check(check, answer, originals.put_back)
+                    if check.last and any(r.problem for r in results):
+                        continue
+                    result = run_check(check, called, originals.put_back)
                     limit.look()
                     if results and result.problem == _UNWRITTEN:
                         result.problem = "your function raised NotImplementedError: a part of it is not written yet"
@@ -71,7 +78,7 @@ def judge(exercise: Exercise, answer: Callable[..., Any]) -> Verdict:
 def recognise(exercise: Exercise, results: list[CheckResult]) -> Mistake | None:
     """The known mistake that an answer with these results has made, if what it did shows it (see `recognise`)."""
     known = [(mistake, run_mistake(exercise, mistake)) for mistake in exercise.mistakes]
-    return most_alike(results, _kept_results(exercise, "the reference", exercise.function), known) or pattern(results)
+    return most_alike(results, _kept_results(exercise, "the reference", exercise.reference), known) or pattern(results)
 
 
 def run_mistake(exercise: Exercise, mistake: Mistake) -> list[CheckResult]:
@@ -92,8 +99,9 @@ def _kept_results(exercise: Exercise, name: str, function: Callable[..., Any]) -
 
 
 def run_checks(exercise: Exercise, answer: Callable[..., Any]) -> list[CheckResult]:
-    """Every check of the exercise on trusted code: no time limit, nothing printed is caught."""
-    return [run_check(check, answer) for check in exercise.checks]
+    """Every quick check of the exercise on trusted code: no time limit, nothing printed is caught."""
+    called = exercise.called(answer)
+    return [run_check(check, called) for check in exercise.checks if not check.last]
 
 
 def run_check(check: Check, answer: Callable[..., Any], after_call: Callable[[], None] = lambda: None) -> CheckResult:
@@ -148,18 +156,31 @@ def _describe_error(error: BaseException, recorder: Recorder) -> str:
     if not any(error is raised for raised in recorder.errors):
         got = describe(recorder.outcomes[-1].value) if recorder.outcomes else "nothing"
         return f"what your function returned could not be used ({got}): {_name(error)}: {_first_line(error)}"
-    code = getattr(recorder.answer, "__code__", None)
+    inputs = vars(error).get("inputs")
+    code = getattr(inspect.unwrap(recorder.answer), "__code__", None)
+    first, error = error is recorder.errors[0], _cause(error)
     frames = [f for f, _ in traceback.walk_tb(error.__traceback__)]
-    if isinstance(error, NotImplementedError) and frames[-1].f_code is code and error is recorder.errors[0]:
+    if isinstance(error, NotImplementedError) and first and code and _is_of(frames[-1], code):
         return _UNWRITTEN
     text = f"your function raised {_name(error)}: {_first_line(error)}"
-    inputs = vars(error).get("inputs")
     text += f"\nwith {inputs}" if isinstance(inputs, str) else ""
     if code is None:
         return text
     lines = [n for f, n in traceback.walk_tb(error.__traceback__) if f.f_code.co_filename == code.co_filename]
     source = linecache.getline(code.co_filename, lines[-1]).strip() if lines else ""
     return f"{text}\nin this line: {source}" if source else text
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The error itself, where Triton has wrapped it in its own."""
+    while type(error).__module__.startswith("triton.") and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _is_of(frame: FrameType, code: CodeType) -> bool:
+    """Triton's interpreter compiles a function again: the code is another, but stands in the same place."""
+    return (frame.f_code.co_filename, frame.f_code.co_name) == (code.co_filename, code.co_name)
 
 
 def _name(error: BaseException) -> str:

@@ -65,7 +65,7 @@ class Originals:
             for mode in self._function_modes:
                 torch._C._push_on_torch_function_stack(mode)
         while torch._C._len_torch_dispatch_stack() > self._dispatch_modes:
-            torch._C._pop_torch_dispatch_stack()
+            torch._C._pop_torch_dispatch_stack(None)  # no certain mode: the last one
         torch._GLOBAL_DEVICE_CONTEXT.device_context = self._default_device
 
 

@@ -7,7 +7,9 @@ from typing import Any
 from course_utils import syllabus
 from course_utils.exercises.exercise import Exercise, exercises_of
 
-EXERCISES = [e for lesson in syllabus.LESSONS if lesson.ready for e in exercises_of(lesson.name).values()]
+EXERCISES = [
+    e for lesson in syllabus.LESSONS if lesson.ready for e in exercises_of(lesson.name).values() if not e.needs
+]
 
 
 def answers(kind: str, exercise: Exercise) -> dict[str, Callable[..., Any]]:
