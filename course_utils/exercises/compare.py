@@ -165,7 +165,7 @@ def _value_difference(expected: Tensor, got: Tensor) -> str | None:
         return "expected {}\ngot      {}".format(*_two_numbers(expected.reshape(()), got.reshape(())))
     parts = [_first_not_a_number(expected, got) or _largest_error(expected, got, close)]
     if got.dtype == torch.float64 and difference(expected.float(), got.float()) is None:
-        parts += ["right in float32: is a part computed in less precision than the inputs have, or a small number added?"]
+        parts += ["right in float32: was a part computed in less precision than the inputs have, or something added?"]
     if expected.numel() <= FEW:
         parts += [f"expected {numbers(expected)}", f"got      {numbers(got)}"]
     return "\n".join(parts)
