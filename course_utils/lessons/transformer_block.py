@@ -164,6 +164,7 @@ class TransformerBlock(nn.Module):
         return self.order(x, attention, self.mlp, self.norm_1, self.norm_2)
 
 
+# Xiong et al. 2020 (https://arxiv.org/abs/2002.04745). Learners write it in lesson 12.
 def pre_norm_block(
     x: Float[Tensor, "... tokens d_model"],
     attention: Callable[[Tensor], Tensor],
@@ -171,9 +172,11 @@ def pre_norm_block(
     norm_1: Callable[[Tensor], Tensor],
     norm_2: Callable[[Tensor], Tensor],
 ) -> Float[Tensor, "... tokens d_model"]:
-    """The block of most models today: each part reads a normed copy of its input.
+    """The block with its norms inside the branches. Each part keeps the shape.
 
-    Xiong et al. 2020 (https://arxiv.org/abs/2002.04745); lesson 12 is about it.
+    First `attention`, then `mlp`. Each reads a normed copy of the vectors, from
+    `norm_1` and `norm_2`. What it gives is added to the vectors themselves, which are
+    never normed. Every part is called once.
     """
     x = x + attention(norm_1(x))
     return x + mlp(norm_2(x))
