@@ -47,10 +47,10 @@ _ROWS: list[tuple[str, str, str, int, str, bool]] = [
     ("transformer_block", "The Transformer block", "Attention, an MLP, residual connections and a norm: the block that everything repeats.", 110, "lesson 06", True),
     ("language_model", "A language model", "Blocks, an embedding and a projection write English.", 140, "lesson 08", True),
     ("transformer_translator", "A Transformer that translates", "Encoder and decoder from lesson 08's parts, beside lesson 02's translator.", 130, "lessons 02 and 08", True),
-    ("vision_transformer", "A Vision Transformer", "An image cut into patches is a sequence.", 75, "lesson 08", False),
-    ("pre_norm", "Pre-LN and its relatives", "Where the norm stands decides how deep a stack can be trained.", 75, "lesson 09", False),
-    ("fast_decoding", "KV cache and linear attention", "The same text with far less work, and an attention that is a running sum.", 75, "lesson 09", False),
-    ("flash_attention", "Flash attention", "Exact attention, block by block, that never stores the N × N matrix.", 90, "lesson 05", False),
+    ("vision_transformer", "A Vision Transformer", "An image cut into patches is a sequence.", 130, "lesson 08", True),
+    ("pre_norm", "Pre-LN and its relatives", "Where the norm stands decides how deep a stack can be trained.", 130, "lesson 09", True),
+    ("fast_decoding", "KV cache and linear attention", "The same text with far less work, and an attention that is a running sum.", 130, "lesson 09", True),
+    ("flash_attention", "Flash attention", "Exact attention, block by block, that never stores the N × N matrix.", 140, "lessons 06 and 09", True),
     ("flash_triton", "Flash attention in Triton", "The same algorithm as a GPU kernel, written by hand.", 120, "lesson 14", False),
 ]  # fmt: skip
 

@@ -35,9 +35,17 @@ from course_utils.lessons.attention_translator import (
     context_vector,
     decoder_step,
 )
+from course_utils.lessons.fast_decoding import (
+    append_to_cache,
+    decode_with_cache,
+    linear_attention,
+    linear_attention_step,
+)
+from course_utils.lessons.flash_attention import merge_blocks, online_softmax, tiled_attention
 from course_utils.lessons.language_model import attend_rotary, embed_tokens, next_token_loss
 from course_utils.lessons.masking import causal_attention, masked_attention, masked_softmax
 from course_utils.lessons.multi_head import attend, attend_in_steps, merge_heads, multi_head_attention, split_heads
+from course_utils.lessons.pre_norm import rms_norm, route_top_k, swiglu
 from course_utils.lessons.rnn_translator import (
     gru_step,
     last_valid_state,
@@ -54,8 +62,9 @@ from course_utils.lessons.self_attention import (
 )
 from course_utils.lessons.sequence_models import causal_conv1d
 from course_utils.lessons.start_here import softmax
-from course_utils.lessons.transformer_block import layer_norm, mlp, post_norm_block
+from course_utils.lessons.transformer_block import layer_norm, mlp, post_norm_block, pre_norm_block
 from course_utils.lessons.transformer_translator import decoder_block
+from course_utils.lessons.vision_transformer import attention_rollout, patchify, unpatchify, vit_logits
 from tests.helpers import DTYPES, as_exact_as, dtypes, few, generator, ids, leading, masks, numbers, seeds
 
 # ------------------------------------------------------------------ inputs
@@ -139,6 +148,16 @@ HEADS: dict[str, Callable[[Draw], int]] = {
     "heads_times_d_v": times_heads("d_v"),
 }
 
+# Small ones: the number of pixels is a product of five sizes.
+PATCHES: dict[str, Callable[[Draw], int]] = {
+    **{name: lambda draw, name=name: 1 + draw[f"any_{name}"] % 5 for name in ("side", "rows", "columns", "channels")},
+    "height": lambda draw: draw["side"] * draw["rows"],
+    "width": lambda draw: draw["side"] * draw["columns"],
+    "patches": lambda draw: draw["rows"] * draw["columns"],
+    "numbers": lambda draw: draw["channels"] * draw["side"] ** 2,
+}
+PATCH_ARGUMENTS = {"patch_size": "side", "height": "height", "width": "width"}
+
 # ------------------------------------------------------------------ oracles: for one index, without leading dimensions
 
 
@@ -186,6 +205,12 @@ def outputs_only(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, is_causal: bool)
     return attention(q, k, v, mask & causal if is_causal else mask)[0]
 
 
+def merged(a: Tensor, weight_a: Tensor, b: Tensor, weight_b: Tensor) -> tuple[Tensor, Tensor]:
+    both = torch.stack([weight_a, weight_b], dim=-1)
+    shares = torch.softmax(both, dim=-1).unsqueeze(-1)
+    return (torch.stack([a, b], dim=-1) @ shares).squeeze(-1), torch.logsumexp(both, dim=-1)
+
+
 def rows_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     rows = torch.zeros_like(scores)
     for row, values, visible in zip(rows, scores, mask, strict=True):
@@ -228,6 +253,25 @@ def rotary_outputs(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     return attention(as_complex(q, positions[len(k) - len(q) :]), as_complex(k, positions), v, mask)[0]
 
 
+def rotary_outputs_and_cache(q: Tensor, k: Tensor, v: Tensor, old_k: Tensor, old_v: Tensor, _: Callable) -> tuple:
+    positions = torch.arange(len(old_k), len(old_k) + len(k))
+    all_k, all_v = torch.cat([old_k, as_complex(k, positions)]), torch.cat([old_v, v])
+    return attention_masked_to_the_end(as_complex(q, positions), all_k, all_v)[0], all_k, all_v
+
+
+def linear_outputs(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """As it is printed in the paper, equation 9 (Katharopoulos et al. 2020)."""
+    q, k = (torch.where(x > 0, x + 1, x.exp()) for x in (q, k))
+    products = [k[: i + 1] @ query for i, query in enumerate(q)]
+    return torch.stack([p @ v[: len(p)] / p.sum() for p in products])
+
+
+def linear_step(q: Tensor, k: Tensor, v: Tensor, state: Tensor, total: Tensor) -> tuple:
+    q, k = (torch.where(x > 0, x + 1, x.exp()) for x in (q, k))
+    state, total = state + torch.outer(k, v), total + k
+    return q @ state / q.dot(total), state, total
+
+
 def next_token_cross_entropy(logits: Tensor, tokens: Tensor) -> Tensor:
     """As `cross_entropy`: all indices at once. The last logits get the target that is left out."""
     following = F.pad(tokens[..., 1:], (0, 1), value=-100)
@@ -258,6 +302,34 @@ def decoder_of_2017(x: Tensor, states: Tensor, mask: Tensor, w: Tensor, u: Tenso
 def half_after_half(x: Tensor, w: Tensor, u: Tensor, gain_1: Tensor, gain_2: Tensor) -> Tensor:
     y = torch.stack([2 * row + x.mean(dim=0) @ w for row in x]) * gain_1
     return torch.sin(y + torch.tanh(y @ u)) * gain_2
+
+
+def branch_after_branch(x: Tensor, w: Tensor, u: Tensor, gain_1: Tensor, gain_2: Tensor) -> Tensor:
+    read = x * gain_1
+    y = x + torch.stack([row + read.mean(dim=0) @ w for row in read])
+    return y + torch.tanh((torch.sin(y) * gain_2) @ u)
+
+
+def unfolded(pixels: Tensor, patch_size: int) -> Tensor:
+    return F.unfold(pixels[None].double(), patch_size, stride=patch_size)[0].mT.to(pixels.dtype)
+
+
+def folded(patches: Tensor, patch_size: int, height: int, width: int) -> Tensor:
+    flat = patches[None].double().mT
+    return F.fold(flat, (height, width), patch_size, stride=patch_size)[0].to(patches.dtype)
+
+
+def rolled_out(weights: Tensor) -> Tensor:
+    """Half of what was there stays, and half is looked up."""
+    shares = torch.eye(weights.shape[-1], dtype=weights.dtype)
+    for heads in weights:
+        shares = shares / 2 + sum(head @ shares for head in heads) / (2 * len(heads))
+    return shares
+
+
+def seen(patches: Tensor, w: Tensor, class_token: Tensor, positions: Tensor, u: Tensor, m: Tensor) -> Tensor:
+    x = torch.stack([class_token, *(patch @ w for patch in patches)]) + positions
+    return (torch.tanh(x[0] @ u) + x.mean(dim=0)) @ m
 
 
 # ------------------------------------------------------------------ functions that are not of the usual form
@@ -310,13 +382,47 @@ def block_of_matrices(
     u: Float[Tensor, "d_model d_model"],
     gain_1: Float[Tensor, " d_model"],
     gain_2: Float[Tensor, " d_model"],
+    block: Callable = post_norm_block,
 ) -> Tensor:
-    """`post_norm_block` with matrices and gains in place of functions; the first part mixes the tokens."""
+    """A block with matrices and gains in place of functions; the first part mixes the tokens."""
 
     def mixed(x: Tensor) -> Tensor:
         return x.mean(dim=-2, keepdim=True) @ w + x
 
-    return post_norm_block(x, mixed, lambda x: torch.tanh(x @ u), lambda x: x * gain_1, lambda x: torch.sin(x) * gain_2)
+    return block(x, mixed, lambda x: torch.tanh(x @ u), lambda x: x * gain_1, lambda x: torch.sin(x) * gain_2)
+
+
+def gates(logits: Float[Tensor, "... experts"], k: int) -> Tensor:
+    """The numbers of the experts, which `route_top_k` gives too, are integers in every dtype."""
+    return route_top_k(logits, k)[0]
+
+
+def in_small_tiles(
+    queries: Float[Tensor, "... queries d_k"],
+    keys: Float[Tensor, "... keys d_k"],
+    values: Float[Tensor, "... keys d_v"],
+    mask: Bool[Tensor, "... queries keys"],
+    is_causal: bool,
+) -> Tensor:
+    """`tiled_attention` in tiles of 4 queries and 3 keys. The log-sum-exp is float32 for half precision."""
+    tiles = {"block_q": 4, "block_k": 3}
+    return tiled_attention(queries, keys, values, mask=mask, is_causal=is_causal, **tiles)[0]
+
+
+def vit_of_matrices(
+    patches: Float[Tensor, "... patches numbers"],
+    w: Float[Tensor, "numbers d_model"],
+    class_token: Float[Tensor, " d_model"],
+    positions: Float[Tensor, "tokens d_model"],
+    u: Float[Tensor, "d_model same_d_model"],
+    m: Float[Tensor, "d_model classes"],
+) -> Tensor:
+    """`vit_logits` with matrices in place of functions; the blocks mix the tokens."""
+
+    def blocks(x: Tensor) -> Tensor:
+        return torch.tanh(x @ u) + x.mean(dim=-2, keepdim=True)
+
+    return vit_logits(patches, lambda x: x @ w, class_token, positions, blocks, lambda x: x @ m)
 
 
 # ------------------------------------------------------------------ the table
@@ -503,11 +609,65 @@ ROWS: dict[str, Row] = {
         {"time": lambda draw: 1 + draw["following"]},
         by=all_at_once,
     ),
+    "14 tiled_attention": Row(
+        in_small_tiles,
+        outputs_only,
+        {"mask": mask("... queries keys"), "is_causal": lambda draw: draw.seed % 2 == 1},
+    ),
+    "14 online_softmax": Row(
+        online_softmax,
+        lambda scores, _: (scores.max(), torch.exp(scores - scores.max()).sum()),
+        {"block_k": lambda draw: 3},
+    ),
+    "14 merge_blocks": Row(
+        merge_blocks,
+        merged,
+    ),
     "09 attend_rotary": Row(
         attend_rotary,
         rotary_outputs,
         {"mask": mask("... queries keys")},
         {"d_k": even, "keys": lambda draw: draw["queries"] + draw["older"]},
+    ),
+    "12 pre_norm_block": Row(partial(block_of_matrices, block=pre_norm_block), branch_after_branch),
+    "12 rms_norm": Row(rms_norm, lambda x, gain: F.rms_norm(x, gain.shape, gain, 1e-5)),
+    "12 swiglu": Row(swiglu, lambda x, g, w, v: F.linear(F.silu(F.linear(x, g.T)) * F.linear(x, w.T), v.T)),
+    "12 route_top_k": Row(
+        gates,
+        lambda logits, k: torch.softmax(logits.topk(k).values, dim=-1),
+        {"k": lambda draw: draw.chance.randint(1, draw["experts"])},
+    ),
+    "13 append_to_cache": Row(append_to_cache, lambda cached, new: torch.cat([cached, new]), compare=equal),
+    "13 decode_with_cache": Row(
+        decode_with_cache, rotary_outputs_and_cache, {"attend": lambda draw: attend}, {"d_k": even}
+    ),
+    "13 linear_attention": Row(linear_attention, linear_outputs),
+    "13 linear_attention_step": Row(
+        linear_attention_step, linear_step, {"total": lambda draw: draw.numbers("... d_k").abs()}
+    ),
+    "11 patchify": Row(
+        patchify,
+        unfolded,
+        {"patch_size": lambda draw: draw["side"]},
+        PATCHES,
+        equal,
+    ),
+    "11 unpatchify": Row(
+        unpatchify,
+        folded,
+        {name: partial(Draw.__getitem__, name=size) for name, size in PATCH_ARGUMENTS.items()},
+        PATCHES,
+        equal,
+    ),
+    "11 vit_logits": Row(
+        vit_of_matrices,
+        seen,
+        sizes={"tokens": lambda draw: 1 + draw["patches"], "same_d_model": lambda draw: draw["d_model"]},
+    ),
+    "11 attention_rollout": Row(
+        attention_rollout,
+        rolled_out,
+        {"weights": lambda draw: draw.numbers("... layers heads tokens tokens").softmax(dim=-1)},
     ),
 }
 
@@ -515,7 +675,7 @@ ROWS: dict[str, Row] = {
 LOOKS_AT_VALUES = {"01 masked_cross_entropy", "04 permute_tokens"}
 
 # These have more roundings than PyTorch, which computes half precision in float32 inside; or one lucky number.
-ROUNDS_MORE = {"01 masked_cross_entropy", "02 decoder_step", "08 layer_norm"}
+ROUNDS_MORE = {"01 masked_cross_entropy", "02 decoder_step", "08 layer_norm", "14 online_softmax", "12 rms_norm"}
 
 
 # ------------------------------------------------------------------ the promises

@@ -20,6 +20,8 @@ from course_utils.lessons.attention_translator import (
     AttentionTranslator,
     LuongDecoder,
 )
+from course_utils.lessons.fast_decoding import attend_linear
+from course_utils.lessons.flash_attention import attend_in_tiles
 from course_utils.lessons.language_model import GPT2, CopyModel, LanguageModel, attend_rotary
 from course_utils.lessons.masking import (
     CharacterModel,
@@ -30,6 +32,7 @@ from course_utils.lessons.masking import (
     padding_mask,
 )
 from course_utils.lessons.multi_head import MultiHeadAttention, attend, attend_in_steps
+from course_utils.lessons.pre_norm import RMSNorm, SwiGLU, attend_normed, small_model
 from course_utils.lessons.rnn_translator import Encoder, RNNTranslator, translate, translation_loss
 from course_utils.lessons.sequence_models import (
     D_MODEL,
@@ -122,8 +125,21 @@ CAUSAL: dict[str, Callable[[], tuple[nn.Module, Tensor]]] = {
         loud(LanguageModel(N_IDS, 8, 2, 2, TIME, partial(attend_rotary, attend=attend_in_steps)), 10),
         some_ids(0, 4, TIME),
     ),
+    "13 linear attention": lambda: (
+        loud(LanguageModel(N_IDS, 8, 2, 2, TIME, attend_linear), 10),
+        some_ids(0, 4, TIME),
+    ),
     "09 GPT-2": lambda: (loud(GPT2(N_IDS, 8, 2, 2, TIME), 10), some_ids(0, 4, TIME)),
     "09 copy model": lambda: (CopyModel(2, 8), some_ids(0, 4, TIME)),
+    "14 language model, in tiles": lambda: (
+        loud(LanguageModel(N_IDS, 8, 2, 2, TIME, partial(attend_rotary, attend=attend_in_tiles)), 10),
+        some_ids(0, 4, TIME),
+    ),
+    "12 small model": lambda: (small_model(8, 4, TIME, RMSNorm, SwiGLU), some_ids(0, 4, TIME)),
+    "12 normed queries and keys": lambda: (
+        FunctionModule(partial(nn.Module.__call__, is_causal=True), MultiHeadAttention(12, 3, attend=attend_normed)),
+        torch.randn(4, TIME, 12),
+    ),
 }
 
 # Models that do look ahead: the same test must find them.
@@ -160,6 +176,9 @@ PADDED: dict[str, Callable[[], nn.Module]] = {
         )
         for order in BLOCKS
     },
+    "14 multi-head, in tiles": lambda: FunctionModule(
+        sees_words, nn.Embedding(N_IDS, 12), MultiHeadAttention(12, 3, attend_in_tiles)
+    ),
     "10 encoder": lambda: FunctionModule(lambda m, x, n: valid(m.encode(x, n)[0], n), TRANSFORMER()),
     "10 translator": lambda: FunctionModule(writes, TRANSFORMER()),
     "10 translator, map": lambda: FunctionModule(looks, TRANSFORMER()),

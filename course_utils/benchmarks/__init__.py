@@ -5,10 +5,12 @@ Each writes `data/measured/NAME.json` with date, machine and versions; the lesso
 
 import datetime
 import importlib
+import importlib.metadata
 import itertools
 import json
 import os
 import platform
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,14 @@ BENCHMARKS = {
     "layers_language_model": "language_model.layers",
     "scaling": "language_model",
     "copying": "language_model",
+    "linear_recall": "fast_decoding",
+    "flash": "flash_attention",
+    "flash_triton": "flash_triton.flash",
+    "layers_pre_norm": "pre_norm.layers",
+    "warm_up": "pre_norm",
+    "variants": "pre_norm",
+    "layers_vision_transformer": "vision_transformer.layers",
+    "images_needed": "vision_transformer",
     "checks": "checks",
 }
 
@@ -48,6 +58,8 @@ def main(names: list[str]) -> int:
         return 2 if unknown else 0
     for part in itertools.chain.from_iterable(map(_parts, names)):
         rows = _find(part)()
+        if not rows:  # this machine lacks something, and the measurement has said what
+            continue
         path = _FOLDERS[0] / f"{part}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({**_circumstances(), "rows": rows}, indent=1) + "\n", encoding="utf-8")
@@ -81,7 +93,20 @@ def _circumstances() -> dict[str, Any]:
         "date": datetime.date.today().isoformat(),
         "machine": f"{_processor()}, {os.cpu_count()} cores, {threads} thread{'s' if threads > 1 else ''}",
         "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        **({"gpu": _gpu()} if torch.cuda.is_available() else {}),
     }
+
+
+def _gpu() -> dict[str, Any]:
+    """Name, driver, clocks and limit of power, as NVIDIA's own program tells them, and Triton's version."""
+    names = "name,driver_version,clocks.sm,clocks.max.sm,clocks.mem,power.limit,memory.total"
+    command = ["nvidia-smi", f"--query-gpu={names}", "--format=csv,noheader"]
+    try:
+        line = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.splitlines()[0]
+    except (OSError, subprocess.SubprocessError, IndexError):
+        line = ""
+    told: dict[str, Any] = dict(zip(names.split(","), map(str.strip, line.split(",")), strict=False))
+    return told | {"triton": importlib.metadata.version("triton")}
 
 
 def _processor() -> str:

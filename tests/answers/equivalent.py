@@ -21,6 +21,8 @@ EQUIVALENT: dict[str, dict[str, tuple[int, str]]] = {
         "leaks_future": (8, r"\.detach\(\)"),
         "path_length": (3, r"\.detach\(\)"),
         "next_token_loss": (1, r"\.detach\(\)"),
+        "route_top_k": (1, r"experts\[\.\.\., :k\]\.detach\(\)"),
+        "decode_with_cache": (1, r"arange.*\.detach\(\)"),
     },
     "a row of positions is broadcast in the same way when it has one number and no dimension": {
         "masked_cross_entropy": (2, r"arange\(.*\)\.squeeze\("),
@@ -41,6 +43,7 @@ EQUIVALENT: dict[str, dict[str, tuple[int, str]]] = {
             r"|\.double\(\) in|pairs = .*\.float\(\)|\.float\(\)\.float\(\)",
         ),
         "apply_rotary": (2, r"\.double\(\) in"),
+        "decode_with_cache": (2, r"arange\(.*\)\.(float|double)\(\)"),
     },
     "two names for the same device, shape, dtype or number, as the docstring promises them equal": {
         "masked_cross_entropy": (2, r"targets → (logits|lengths) in: positions"),
@@ -51,6 +54,7 @@ EQUIVALENT: dict[str, dict[str, tuple[int, str]]] = {
         "apply_rotary": (4, r"x → positions in: frequencies|-1 → 1 in: angles|x → (a|b) in: return"),
         "leaks_future": (2, r"inputs → (others|outputs) in: for t"),
         "path_length": (3, r"(-1 → 1|1 → 2) in: reached = torch\.arange|-1 → 1 in: reached = \(layer"),
+        "decode_with_cache": (7, r"keys → \w+ in: (n_cached|positions)"),
     },
     "a guard's names: the guard refuses shapes that nobody promises to refuse": {
         "similarity_scores": (4, r"in: (leading, d_k|theirs) ="),
@@ -64,6 +68,7 @@ EQUIVALENT: dict[str, dict[str, tuple[int, str]]] = {
         "leaks_future": (4, r"\.squeeze\("),
         "path_length": (2, r"any\(dim=-1\)\.squeeze\("),
         "next_token_loss": (2, r"cross_entropy.*\.squeeze\("),
+        "decode_with_cache": (3, r"\.squeeze\(-1\)"),
     },
     "an annotation": {
         "greedy_decode": (2, r"list\[.*\] → list in"),
@@ -108,6 +113,7 @@ EQUIVALENT: dict[str, dict[str, tuple[int, str]]] = {
         "layer_flops": (2, r"→ int\("),
     },
     "a default of Python or PyTorch, written out": {
+        "route_top_k": (1, r"logits\.sort\(descending=True"),
         "encode_bpe": (1, r"encode\(\) in"),
         "sample_next": (1, r"sort\(descending=True\) in"),
     },
@@ -135,5 +141,51 @@ EQUIVALENT: dict[str, dict[str, tuple[int, str]]] = {
     },
     "a reshape follows, or the leading dimensions are those of the logits": {
         "sample_next": (5, r"\.squeeze\((-1)?\) in: drawn|logits → \w+ in: return"),
+    },
+    "the projection keeps the leading dimensions": {
+        "vit_logits": (1, r"x → patches in: first"),
+    },
+    "an identity matrix has no gradient and is square, as the weights are": {
+        "attention_rollout": (6, r"in: itself = |in: rollout = itself"),
+    },
+    "a sum in another order, two names for the same number, an annotation, a list that is unpacked": {
+        "online_softmax": (1, r"→ new_max in: return|logaddexp\(log_sum_exp_b|in: def tile|return \[q"),
+        "merge_blocks": (1, r"→ new_max in: return|logaddexp\(log_sum_exp_b|in: def tile|return \[q"),
+        "tiled_attention_backward": (3, r"→ new_max in: return|logaddexp\(log_sum_exp_b|in: def tile|return \[q"),
+    },
+    "no gradient through these functions is promised, and constants have none": {
+        "online_softmax": (2, r"\.detach\(\)"),
+        "tiled_attention": (28, r"\.detach\(\)"),
+        "tiled_attention_backward": (27, r"\.detach\(\)"),
+    },
+    "where all is hidden, any finite number gives exp(-inf) = 0": {
+        "online_softmax": (2, r"in: shift = |(inf → |masked_fill).*in: log_sums = |new_max → shift in"),
+        "merge_blocks": (2, r"in: shift = |(inf → |masked_fill).*in: log_sums = |new_max → shift in"),
+        "tiled_attention": (3, r"in: shift = |(inf → |masked_fill).*in: log_sums = |new_max → shift in"),
+        "tiled_attention_backward": (4, r"in: shift = |(inf → |masked_fill).*in: log_sums = |new_max → shift in"),
+    },
+    "-inf and 0 at the start: in every shape and dtype, and far below every score": {
+        "online_softmax": (5, r"in: (row_max = \w+\.new_f|row_sum = torch\.z|acc = q\.new|grad_[qkv] = torch\.z)"),
+        "tiled_attention": (25, r"in: (row_max = \w+\.new_f|row_sum = torch\.z|acc = q\.new|grad_[qkv] = torch\.z)"),
+        "tiled_attention_backward": (9, r"in: grad_[qkv] = torch\.z"),
+    },
+    "half precision may be rounded more, or less, often on the way": {
+        "online_softmax": (1, r"in: wide = |\.to\(|wide → |\.(float|double|half)\(\)"),
+        "tiled_attention": (23, r"in: wide = |\.to\(|wide → |\.(float|double|half)\(\)"),
+        "tiled_attention_backward": (45, r"in: wide = |\.to\(|wide → |\.(float|double|half)\(\)"),
+    },
+    "names for the same shape, dtype or device, as the docstring promises them": {
+        "tiled_attention": (9, r"in: (visible|n_queries|scale|outputs|log_sum_exp|grads|grad_\w+)"),
+        "tiled_attention_backward": (7, r"in: (visible|n_queries|scale|outputs|log_sum_exp|grads|grad_\w+)"),
+    },
+    "any cut into blocks gives the same, and a tile that is hidden whole adds nothing": {
+        "tiled_attention": (4, r"block_[qk] → block_[kq] in|visible\.nothing|continue → nothing"),
+        "tiled_attention_backward": (4, r"block_[qk] → block_[kq] in|visible\.nothing|continue → nothing"),
+    },
+    "a row that has seen nothing has sums of 0: divided by any number they are 0": {
+        "tiled_attention": (1, r"1 → 2 in: sums = "),
+    },
+    "the gradients of the scores of a row sum to 0, so a constant added to keys adds nothing": {
+        "tiled_attention_backward": (1, r"k \+ 0\.001"),
     },
 }
