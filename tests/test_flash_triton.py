@@ -32,7 +32,7 @@ from course_utils.lessons.flash_attention import causal_offset
 from course_utils.lessons.language_model import LanguageModel, attend_rotary
 from course_utils.lessons.multi_head import attend
 from course_utils.syllabus import ROOT
-from course_utils.triton_or_stub import HAS_TRITON, INTERPRETED
+from course_utils.triton_or_stub import HAS_TRITON, INTERPRETED, triton
 from tests.answers import answers
 from tests.helpers import numbers
 
@@ -338,13 +338,17 @@ ONES = [{"kv_heads": 4}, {"heads": 1, "kv_heads": 1}, {"n_queries": 1}, {"n_keys
 ODD = {"batch": 1, "n_queries": 251, "n_keys": 253}
 
 
+# Bytes. Colab's Triton spills 84 in the dK/dV kernel of head size 64 for an A100.
+MOST_SPILLED = 96 if triton.__version__ == "3.6.0" else 64
+
+
 def well_compiled(calls: str, *capabilities: int) -> None:
     kernels = compiled(LAUNCHES + calls, *capabilities)
     assert kernels
     for kernel in kernels:
         words = f"{kernel.name} {kernel.constants} for {kernel.capability}"
         assert kernel.shared <= SHARED_MEMORY[kernel.capability], f"{words}: {kernel.shared} bytes of shared memory"
-        assert kernel.spills <= 64, f"{words} spills {kernel.spills} bytes"
+        assert kernel.spills <= MOST_SPILLED, f"{words} spills {kernel.spills} bytes"
         fast = kernel.capability >= 80 and "float32" not in calls and "delta" not in kernel.name
         assert bool(kernel.mma) == fast, f"{words}: {kernel.mma} products by tensor cores"
         assert kernel.shared <= in_the_table(kernel.constants), f"{words}: {kernel.shared} bytes, the table has less"
