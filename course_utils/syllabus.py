@@ -51,7 +51,7 @@ _ROWS: list[tuple[str, str, str, int, str, bool]] = [
     ("pre_norm", "Pre-LN and its relatives", "Where the norm stands decides how deep a stack can be trained.", 130, "lesson 09", True),
     ("fast_decoding", "KV cache and linear attention", "The same text with far less work, and an attention that is a running sum.", 130, "lesson 09", True),
     ("flash_attention", "Flash attention", "Exact attention, block by block, that never stores the N × N matrix.", 140, "lessons 06 and 09", True),
-    ("flash_triton", "Flash attention in Triton", "The same algorithm as a GPU kernel, written by hand.", 120, "lesson 14", False),
+    ("flash_triton", "Flash attention in Triton", "The same algorithm as a GPU kernel, written by hand.", 150, "lesson 14", True),
 ]  # fmt: skip
 
 LESSONS = [LessonInfo(number, *row) for number, row in enumerate(_ROWS)]

@@ -7,14 +7,16 @@ the CPU, as they do where there is no GPU: Triton looks at its variable when it 
 it before.
 """
 
+import contextlib
 import importlib
 import os
 import types
+from collections.abc import Generator
 from typing import Any
 
 import torch
 
-__all__ = ["HAS_TRITON", "INTERPRETED", "MISSING", "tl", "triton"]
+__all__ = ["HAS_TRITON", "INTERPRETED", "MISSING", "tl", "told_if_missing", "triton"]
 
 MISSING = (
     "Triton is not installed here: it exists for Linux only (`pip install triton`). On Colab, and on any Linux, with "
@@ -24,6 +26,15 @@ MISSING = (
 
 class MissingTriton(RuntimeError):
     """A kernel was to run where there is no Triton."""
+
+
+@contextlib.contextmanager
+def told_if_missing() -> Generator[None]:
+    """Where a kernel in this block cannot run, prints what is missing, and goes on behind the block."""
+    try:
+        yield
+    except MissingTriton as error:
+        print(error)
 
 
 class Stub:

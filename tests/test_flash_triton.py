@@ -521,6 +521,20 @@ LAUNCH = {
 }
 
 
+@pytest.mark.slow
+def test_without_triton_the_notebook_runs_to_its_end() -> None:
+    out = in_a_process("""
+import sys
+sys.modules["triton"] = None
+from course_utils import syllabus
+from course_utils.authoring import assemble
+names = {}
+for cell in assemble.code_cells(assemble.read(syllabus.find("flash_triton").notebook)):
+    exec(cell.source.replace("%pip", "pass  #"), names)
+""")
+    assert "`flash_forward_kernel` cannot run" in out and "C40 is not measured here" in out
+
+
 # ------------------------------------------------------------------ pictures and the measurement
 
 

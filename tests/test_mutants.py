@@ -17,10 +17,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_hook", "no_compiler"
 def test_small_changes_of_the_reference_are_rejected(exercise: Exercise) -> None:
     """All but those that change nothing: each is listed with its reason in `answers/equivalent.py`.
 
-    Of a function with more than a thousand small changes, one in ten is tried.
+    Of a function with more than five hundred small changes, one in ten is tried.
     """
     some = mutants_of(exercise.function, every=10)
-    tried = some if len(some) > 100 else mutants_of(exercise.function)
+    tried = some if len(some) > 50 else mutants_of(exercise.function)
     passing = [m.change for m in tried if not is_rejected(exercise, m.function())]
     listed = {reason: rows[exercise.name] for reason, rows in EQUIVALENT.items() if exercise.name in rows}
     found = Counter(next((r for r, (_, p) in listed.items() if re.search(p, c)), f"not listed: {c}") for c in passing)

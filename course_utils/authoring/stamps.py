@@ -30,6 +30,9 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn"""
+_TRITON = """
+
+from course_utils.triton_or_stub import tl, triton"""
 _TITLE = """\
 # {number:02d} · {title}
 
@@ -72,7 +75,7 @@ def source_of(dotted: str) -> str:
     module, _, name = dotted.partition(".")
     package = "course_utils" if module == "training" else "course_utils.lessons"
     value = getattr(importlib.import_module(f"{package}.{module}"), name)
-    return inspect.getsource(value).rstrip("\n")
+    return inspect.getsource(getattr(value, "fn", value)).rstrip("\n")  # `fn`: the function of a Triton kernel
 
 
 def _stamp_cell(cell: NotebookNode, lesson: syllabus.LessonInfo, exercises: dict[str, Exercise]) -> None:
@@ -81,7 +84,9 @@ def _stamp_cell(cell: NotebookNode, lesson: syllabus.LessonInfo, exercises: dict
         case "title":
             cell.id, cell.source = "title", _title(lesson)
         case "setup":
-            cell.id, cell.source = "setup", _SETUP.format(name=lesson.name, url=repository_url())
+            kernels = any(exercise.outer for exercise in exercises.values())
+            cell.id = "setup"
+            cell.source = _SETUP.format(name=lesson.name, url=repository_url()) + _TRITON * kernels
         case "answer":
             cell.id, cell.source = name, stub(exercises[name])
             cell.metadata["nbgrader"] = _nbgrader(name, solution=True)

@@ -161,6 +161,8 @@ def _collect(function: Any, found: dict[str, str]) -> None:
     source = textwrap.dedent(inspect.getsource(function))
     found[function.__name__] = ""  # it may call itself
     for name in _names(source):
+        if name in function.__code__.co_varnames:  # its own, whatever the notebook calls so
+            continue
         value = function.__globals__.get(name)
         inner = getattr(value, "fn", value)
         if name in found or _is_imported(name, inner):

@@ -19,7 +19,7 @@ _PARTS = [  # name, first and last lesson, colour
 
 
 def course_map() -> Figure:
-    """Every lesson as a box, in order, part by part; lessons still to come have a dashed frame."""
+    """Every lesson as a box, in order, part by part."""
     figure, axes = new_figure(5.85)
     canvas(axes, 10.4, 9.5)
     top = 9.2
@@ -29,7 +29,7 @@ def course_map() -> Figure:
             row, column = divmod(place, 4)
             title = textwrap.fill(lesson.title, 17)
             x, y = 1.3 + 2.6 * column, top - 0.9 - 1.3 * row
-            box(axes, x, y, 2.35, 1.05, f"{lesson.number:02d}\n{title}", colour, faint=not lesson.ready, size=8.5)
+            box(axes, x, y, 2.35, 1.05, f"{lesson.number:02d}\n{title}", colour, size=8.5)
             if column and lesson.number != first:
                 arrow(axes, (x - 1.43, y), (x - 1.17, y), colour)
         top -= 0.9 + 1.3 * (1 + (last - first) // 4) - 0.15

@@ -482,7 +482,7 @@ def families(capability: int, dtype: torch.dtype) -> tuple[str, ...]:
 
 def tile_for(kernel: str, d: int, dtype: torch.dtype) -> Tile:
     """The first tile of TILES that fits into the shared memory of the GPU in use."""
-    if INTERPRETED:
+    if INTERPRETED or not HAS_TRITON:
         return INTERPRETER_TILE
     driver = triton.runtime.driver.active
     properties = driver.utils.get_device_properties(driver.get_current_device())

@@ -188,4 +188,25 @@ EQUIVALENT: dict[str, dict[str, tuple[int, str]]] = {
     "the gradients of the scores of a row sum to 0, so a constant added to keys adds nothing": {
         "tiled_attention_backward": (1, r"k \+ 0\.001"),
     },
+    "the result is contiguous, and a row has one axis: two names of one number": {
+        "softmax_kernel": (4, r"(n → out_stride|out_stride → n|→ tl\.max\(x\)|0 → -1) in"),
+    },
+    "float16 within its tolerance; the compiler, which is left out here, refuses the exponential of float16": {
+        "softmax_kernel": (2, r"x\.to\(tl\.float32\)"),
+    },
+    "what counts as True masks every block, which is slower, not wrong": {
+        "flash_forward_inner": (2, r"MASKED → "),
+        "flash_dq_inner": (43, r"MASKED → "),
+    },
+    "a block of one dimension is broadcast as a row": {
+        "flash_forward_inner": (1, r"\[None, :\] → "),
+        "flash_dq_inner": (1, r"\[None, :\] → "),
+    },
+    "keys from `last` on are hidden from all queries": {
+        "flash_forward_inner": (1, r"n_keys → last in"),
+        "flash_dq_inner": (2, r"n_keys → last in"),
+    },
+    "all blocks that meet in a product have one dtype": {
+        "flash_dq_inner": (3, r"keys → \w+ in: grad_queries"),
+    },
 }
