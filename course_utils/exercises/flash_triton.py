@@ -11,7 +11,7 @@ from course_utils.exercises import Exercise, case, normal
 from course_utils.exercises.cases import Case
 from course_utils.exercises.kernels import NEEDS, OUTSIDE, compiles, watched
 from course_utils.lessons import flash_triton
-from course_utils.triton_or_stub import INTERPRETED
+from course_utils.triton_or_stub import INTERPRETED, triton
 
 FAR = 2**31  # numbers: the first distance that 32 bits cannot hold
 
@@ -108,7 +108,13 @@ ex.mistake(
 
 
 def softmax(kernel, x, apart=0):
-    return flash_triton.softmax(kernel, rows_apart(x, apart))
+    """Both the rows of x and those of the result begin `apart` numbers behind each other."""
+    if not apart:
+        return flash_triton.softmax(kernel, x)
+    x, out = rows_apart(x, apart), rows_apart(torch.full_like(x, math.nan), apart)
+    n_rows, n = x.shape
+    kernel[(n_rows,)](x, out, x.stride(0), out.stride(0), n, BLOCK=triton.next_power_of_2(n))
+    return out.contiguous()  # a copy takes the memory between the rows with it
 
 
 ex = Exercise(
@@ -123,7 +129,7 @@ ex = Exercise(
         "by the sum. `tl.max(x, axis=0)` and `tl.sum(x, axis=0)` go over the row.",
         "BLOCK is larger than n, most of the time. What must a place behind the row be, so that it changes neither the "
         "maximum nor the sum? `tl.load(…, mask=…, other=…)` puts it there.",
-        "`row = tl.cast(tl.program_id(0), tl.int64)`, so that `row * x_stride` has 64 bits. Then load with "
+        "`row = tl.cast(tl.program_id(0), tl.int64)`, so that all products with it have 64 bits. Then load with "
         '`other=-float("inf")`, and `.to(tl.float32)` before anything is computed.',
     ),
 )
@@ -144,9 +150,13 @@ ex.cases(
 ex.cases("a row of 8, which is a block, and rows of 5, 33 and 1", *(rows(normal(3, n)) for n in (8, 5, 33, 1)))
 ex.cases("rows of 7 numbers that are parts of longer rows", rows(wider[:, :7]).noted("x is wider[:, :7]"))
 ex.cases("all numbers below -1, and numbers of some hundreds", rows(normal(3, 7) - 9), rows(300 * normal(3, 7) - 500))
+ex.cases(
+    "three numbers near -1,000,000, and three near 1,000,000",
+    rows(torch.tensor([[-1e6, -1e6 - 1, -1e6 - 2], [1e6, 1e6 - 1, 1e6 - 2]])),
+)
 ex.cases("float16, also where a power of e is larger than what it holds", rows(20 * normal(4, 9, dtype=torch.float16)))
 ex.cases(
-    "three rows that lie far apart: 2 times the stride is 2 ** 31",
+    "three rows that lie far apart, in x and in the result: 2 times the stride is 2 ** 31",
     rows(normal(3, 7, dtype=torch.float16), apart=FAR // 2),
 )
 compiles(ex, "softmax(softmax_kernel, torch.empty(64, 1000, dtype=torch.float16))")
@@ -163,6 +173,21 @@ ex.mistake(
     hint='A 0 behind the row becomes a power of e, and goes into the sum. Load `-float("inf")` there: its power is 0.',
 )
 ex.mistake(
+    "the zeros behind the row count in the maximum",
+    {
+        'other=-float("inf")': "other=0.0",
+        "tl.exp(x - tl.max(x, axis=0))": "inside * tl.exp(x - tl.max(x))",
+    },
+    hint="You hide the zeros behind the row after the exponential, but the maximum has seen them: where all numbers "
+    'are far below 0, all their powers are 0, and so is the sum. Load `-float("inf")` there.',
+)
+ex.mistake(
+    "what is loaded behind the row is not small enough",
+    {'other=-float("inf")': "other=-10000.0"},
+    hint="A row may hold numbers that are smaller than what you load behind it, and then that is the maximum. Only "
+    '`-float("inf")` is smaller than every number.',
+)
+ex.mistake(
     "not divided by the sum",
     {" / tl.sum(powers)": ""},
     hint="The numbers of a row must sum to 1: divide by `tl.sum(powers, axis=0)`.",
@@ -172,6 +197,12 @@ ex.mistake(
     {"tl.cast(tl.program_id(0), tl.int64)": "tl.program_id(0)"},
     hint="`tl.program_id` and a stride have 32 bits, and so has their product: from 2 ** 31 on it is a negative "
     "number, which is a place in somebody else's memory. Cast the row to `tl.int64` before you multiply.",
+)
+ex.mistake(
+    "32-bit offsets in the result",
+    {"row * out_stride": "tl.program_id(0) * out_stride"},
+    hint="You compute the input's rows in 64 bits, but not those of the result: from 2 ** 31 on `i * out_stride` is a "
+    "negative number. Cast the row to `tl.int64` once, and use it for both.",
 )
 ex.mistake(
     "the rows are taken to be side by side in memory",
@@ -230,6 +261,11 @@ def one_number(*numbers: float) -> Tensor:
     vectors = torch.zeros(1, 1, len(numbers), 16)
     vectors[..., 0] = torch.tensor(numbers)
     return vectors
+
+
+def cancelling(large: float, first: float) -> list[float]:
+    """Two blocks of 64 numbers, `large` and -`large`, but each begins with `first`, which half precision loses."""
+    return [first, *[large] * 63, first, *[-large] * 63]
 
 
 def steep(*scores: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -317,8 +353,14 @@ ex.cases(
     "65 keys that lie far apart: 64 times their stride is 2 ** 31",
     outputs_of(*attention(5, 65, dtype=torch.float16), 65, apart=FAR // 64),
 )
+ex.cases(
+    "float16 values 1,000 and -1,000, whose sums nearly cancel: the sums are float32",
+    outputs_of(*(x.half() for x in (one_number(0), one_number(*[0] * 128), one_number(*cancelling(1000, 1)))), 128),
+)
 TENSORS = "q, k, v = (torch.empty(1, 2, 256, 64, dtype=torch.float16) for _ in range(3))"
-compiles(ex, f"{TENSORS}\nflash_forward(flash_forward_inner, q, k, v, 0)")
+FLOAT32 = "q, k, v = (torch.empty(1, 1, 64, 16) for _ in range(3))"
+LAUNCH = "flash_forward(flash_forward_inner, q, k, v, 0)"
+compiles(ex, f"{TENSORS}\n{LAUNCH}\n{FLOAT32}\n{LAUNCH}")
 
 HIDE = """\
         if MASKED:
@@ -336,6 +378,7 @@ ptr, row_stride, column_stride = k
         columns = tl.arange(0, D)[None, :] * column_stride
         keys = tl.load(ptr + places * row_stride + columns, mask=places < n_keys, other=0.0)"""
 LOAD_KEYS = "keys = load_rows(k, start, n_keys, BLOCK_K, D, MASKED)"
+LOAD_VALUES = LOAD_KEYS.replace("keys =", "values =").replace("(k,", "(v,")
 NEW_MAX = "tl.maximum(row_max, tl.max(scores, axis=1))"
 
 ex.mistake(
@@ -388,10 +431,22 @@ ex.mistake(
     "of `load_rows` says whether a block may have a tail: MASKED.",
 )
 ex.mistake(
+    "no tail is masked",
+    {LOAD_KEYS: LOAD_KEYS.replace("MASKED", "False"), LOAD_VALUES: LOAD_VALUES.replace("MASKED", "False")},
+    hint="`load_rows(…, False)` reads whole blocks, but if MASKED the last one may reach past `n_keys`. Give "
+    "MASKED as the last argument, TAIL, for the keys and for the values.",
+)
+ex.mistake(
     "32-bit offsets",
     {LOAD_KEYS: FAR_KEYS},
     hint="`start` and a stride have 32 bits, and so has their product: from 2 ** 31 on it is a negative number. "
     "Multiply in 64 bits, `tl.cast(start, tl.int64) * stride`, or let `load_rows` do it.",
+)
+ex.mistake(
+    "the sums are rounded to half precision",
+    {"(weights.to(values.dtype), values)": "(weights.to(values.dtype), values).to(values.dtype)"},
+    hint="`dot` gives float32, and `acc` is float32: add the product as it is. Only the weights are rounded, *before* "
+    "their product. Half precision has 11 bits, and a sum of many values needs more.",
 )
 ex.mistake(
     "the scale is forgotten",
@@ -469,7 +524,19 @@ ex.cases(
     "65 keys that lie far apart: 64 times their stride is 2 ** 31",
     gradient_of(*attention(5, 65, dtype=torch.float16), 65, apart=FAR // 64),
 )
-compiles(ex, f"{TENSORS}\nflash_dq(flash_dq_inner, q, k, v, q, q[..., 0].float(), q[..., 0].float(), 0)")
+ex.cases(
+    "float16 keys near 1,000, whose sums nearly cancel: the sums are float32",
+    case(
+        *(x.half() for x in (one_number(0), one_number(*[1016], *[1000] * 63, *[984], *[1000] * 63))),
+        one_number(*[1] * 64, *[-1] * 64).half(),
+        one_number(1).half(),
+        128,
+    )
+    .gives((one_number(32 / 128 / 4).half(), 0, 0))
+    .noted("all weights are equal, and the gradients of the scores are 1 / 128 and -1 / 128"),
+)
+LAUNCH = "flash_dq(flash_dq_inner, q, k, v, q, q[..., 0].float(), q[..., 0].float(), 0)"
+compiles(ex, f"{TENSORS}\n{LAUNCH}\n{FLOAT32}\n{LAUNCH}")
 
 ex.mistake(
     "delta is forgotten",
@@ -506,10 +573,22 @@ ex.mistake(
     "of `load_rows` says whether a block may have a tail: MASKED.",
 )
 ex.mistake(
+    "no tail is masked",
+    {LOAD_KEYS: LOAD_KEYS.replace("MASKED", "False"), LOAD_VALUES: LOAD_VALUES.replace("MASKED", "False")},
+    hint="`load_rows(…, False)` reads whole blocks, but if MASKED the last one may reach past `n_keys`. Give "
+    "MASKED as the last argument, TAIL, for the keys and for the values.",
+)
+ex.mistake(
     "32-bit offsets",
     {LOAD_KEYS: FAR_KEYS},
     hint="`start` and a stride have 32 bits, and so has their product: from 2 ** 31 on it is a negative number. "
     "Multiply in 64 bits, `tl.cast(start, tl.int64) * stride`, or let `load_rows` do it.",
+)
+ex.mistake(
+    "the sums are rounded to half precision",
+    {"(grad_scores.to(keys.dtype), keys)": "(grad_scores.to(keys.dtype), keys).to(keys.dtype)"},
+    hint="`dot` gives float32, and `grad_queries` is float32: add the product as it is. Only the gradients of the "
+    "scores are rounded, *before* their product. Half precision has 11 bits, and a sum of many keys needs more.",
 )
 ex.mistake(
     "the gradient of the weights is not multiplied by the weights",

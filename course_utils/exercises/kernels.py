@@ -29,6 +29,7 @@ from course_utils.triton_or_stub import HAS_TRITON, INTERPRETED
 
 NEEDS = "" if HAS_TRITON else "Triton"
 OUTSIDE = ("count of numbers read outside the tensors", "count of numbers written outside the tensors")
+AROUND = 2**13  # numbers before and behind each tensor: more than a block that begins in it can reach
 
 # ---- what a kernel touches -----------------------------------------------------------------------------------
 
@@ -101,15 +102,22 @@ def watched(function: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
             raise TypeError("it is plain Python until `@triton.jit` stands in the line above `def`")
         torch.use_deterministic_algorithms(True, warn_only=True)  # which fills new tensors; put back by the judge
         with watching() as watch:
-            results = function(kernel, *map(_to_gpu, args), **kwargs)
+            results = function(kernel, *map(_placed, args), **kwargs)
         results = results if isinstance(results, tuple) else (results,)
         return *(x.cpu() if isinstance(x, Tensor) else x for x in results), watch.read, watch.written
 
     return call
 
 
-def _to_gpu(value: Any) -> Any:
-    return value.cuda() if isinstance(value, Tensor) and not INTERPRETED else value
+def _placed(value: Any) -> Any:
+    """A tensor goes to the GPU, or else to a place around which nothing lies: what is read there is outside."""
+    if not isinstance(value, Tensor):
+        return value
+    if not INTERPRETED:
+        return value.cuda()
+    length = 1 + sum((n - 1) * stride for n, stride in zip(value.shape, value.stride(), strict=True))
+    memory = value.new_empty(AROUND + length + AROUND)
+    return value.set_(memory.as_strided(value.shape, value.stride(), AROUND).copy_(value))
 
 
 def _tensors(value: Any) -> list[Tensor]:
@@ -133,7 +141,7 @@ def _addresses(tensor: Tensor) -> Any:
 def compiles(exercise: Exercise, launch: str) -> None:
     """A check, the last one, that the compiler takes the answer when `launch` is called for a GPU of today.
 
-    The interpreter runs Python, and so accepts much that the compiler rejects.
+    The interpreter runs Python, and so accepts much that the compiler rejects. Products in TF32 are no float32.
     """
 
     @exercise.check("it compiles for a GPU (compute capability 8.0)", last=True)
@@ -143,10 +151,13 @@ def compiles(exercise: Exercise, launch: str) -> None:
         kernel = answer.answer.answer
         source = f"{source_with_all_it_needs(kernel)}\n\n{exercise.name} = {kernel.fn.__name__}\n\n{launch}\n"
         try:
-            compiled(source, 80)
+            kernels = compiled(source, 80)
         except CompilerError as error:
             text = f"Triton's compiler does not accept it, although its interpreter does:\n{error}"
             raise Mismatch(None, None, text) from None
+        if any(".tf32" in kernel.ptx for kernel in kernels):  # the interpreter does not round so
+            text = "for float32 it multiplies with 10 bits of each number's fraction (TF32): `dot` keeps all 23"
+            raise Mismatch(None, None, text)
 
 
 def source_with_all_it_needs(kernel: Any) -> str:

@@ -195,8 +195,9 @@ def roofline(rows: Sequence[Mapping[str, Any]], gpu: GPU | None, dtype: str = "f
             fontsize=8.5,
             ha="right",
             color=COLOURS["grey"],
+            backgroundcolor="white",  # over the lines of the attentions
         )
-        axes.text(ridge * 1.3, gpu.tensor_tflops * 1.12, "tensor cores", fontsize=8.5)
+        axes.text(ridge * 1.3, gpu.tensor_tflops * 1.3, "tensor cores", fontsize=8.5, backgroundcolor="white")
         axes.text(1.5, 2.1 * gpu.bandwidth / 1e3, "memory", fontsize=8.5, rotation=41, rotation_mode="anchor")
         axes.set_ylim(gpu.bandwidth / 1e3, gpu.tensor_tflops * 3)
     for n, x in places.items():

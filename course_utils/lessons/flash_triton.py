@@ -46,9 +46,9 @@ def softmax_kernel(x_ptr, out_ptr, x_stride, out_stride, n, BLOCK: tl.constexpr)
 
     A row has `n` numbers, side by side, and fits into a block: n <= BLOCK, a power of
     two. Row i of the input begins at x_ptr + i * x_stride, of the result at out_ptr + i
-    * out_stride; i * x_stride may be larger than what 32 bits hold. Computed in
-    float32, also where the numbers are float16 or large; nothing behind a row is read
-    or written.
+    * out_stride; i * x_stride and i * out_stride may be larger than what 32 bits hold.
+    Computed in float32, also where the numbers are float16 or large; nothing behind a
+    row is read or written.
     """
     row = tl.cast(tl.program_id(0), tl.int64)
     columns = tl.arange(0, BLOCK)

@@ -85,6 +85,20 @@ softmax_kernel__a_late_cast = rewritten(
 )
 softmax_kernel__sigmoid = rewritten(softmax_kernel, {"tl.sum(powers)": "(1 + powers)"}, "Each number on its own.")
 
+softmax_kernel__result_in_32_bits = rewritten(
+    softmax_kernel,
+    {ROW: "tl.program_id(0)", "row * x_stride": "tl.cast(row, tl.int64) * x_stride"},
+    "The rows of the result are not found where their offsets need 64 bits.",
+)
+softmax_kernel__minus_ten_thousand = rewritten(
+    softmax_kernel, {'other=-float("inf")': "other=-1e4"}, "Behind the row stands -10,000, and a row may be lower."
+)
+softmax_kernel__zeros_hidden_late = rewritten(
+    softmax_kernel,
+    {LOAD: LOAD.replace('-float("inf")', "0.0"), POWERS: f"{POWERS} * inside"},
+    "The zeros behind the row are hidden after the exponential, when the maximum has seen them.",
+)
+
 # ---- flash_forward_inner
 
 flash_forward_inner__plain_softmax_of_the_block = rewritten(
@@ -141,6 +155,25 @@ flash_forward_inner__divided = rewritten(
     "Divides in every step.",
 )
 
+flash_forward_inner__product_in_half = rewritten(
+    flash_forward_inner,
+    {"dot(weights.to(values.dtype), values)": "dot(weights.to(values.dtype), values).to(values.dtype)"},
+    "The product of each block is rounded to the dtype of the values.",
+)
+flash_forward_inner__accumulator_in_half = rewritten(
+    flash_forward_inner,
+    {"row_max = new_max": "row_max = new_max\n        acc = acc.to(values.dtype).to(tl.float32)"},
+    "The accumulator is rounded to the dtype of the values after each block.",
+)
+flash_forward_inner__reads_the_tail = rewritten(
+    flash_forward_inner,
+    {
+        "k, start, n_keys, BLOCK_K, D, MASKED": "k, start, n_keys, BLOCK_K, D, False",
+        "v, start, n_keys, BLOCK_K, D, MASKED": "v, start, n_keys, BLOCK_K, D, False",
+    },
+    "Reads keys and values behind the last one.",
+)
+
 # ---- flash_dq_inner
 
 flash_dq_inner__delta_added = rewritten(flash_dq_inner, {"- delta": "+ delta"}, "Adds delta.")
@@ -173,4 +206,22 @@ flash_dq_inner__twice_the_first_block = rewritten(
     flash_dq_inner,
     {LOOP: LOOP, LOAD_KEYS: LOAD_KEYS.replace("start", "first")},
     "Every step loads the first block of keys.",
+)
+flash_dq_inner__product_in_half = rewritten(
+    flash_dq_inner,
+    {"dot(grad_scores.to(keys.dtype), keys)": "dot(grad_scores.to(keys.dtype), keys).to(keys.dtype)"},
+    "The product of each block is rounded to the dtype of the keys.",
+)
+flash_dq_inner__sum_in_half = rewritten(
+    flash_dq_inner,
+    {"keys.dtype), keys)": "keys.dtype), keys)\n        grad_queries = grad_queries.to(keys.dtype).to(tl.float32)"},
+    "The sum is rounded to the dtype of the keys after each block.",
+)
+flash_dq_inner__reads_the_tail = rewritten(
+    flash_dq_inner,
+    {
+        "k, start, n_keys, BLOCK_K, D, MASKED": "k, start, n_keys, BLOCK_K, D, False",
+        "v, start, n_keys, BLOCK_K, D, MASKED": "v, start, n_keys, BLOCK_K, D, False",
+    },
+    "Reads keys and values behind the last one.",
 )
