@@ -355,7 +355,9 @@ ex.cases(
 )
 ex.cases(
     "float16 values 1,000 and -1,000, whose sums nearly cancel: the sums are float32",
-    outputs_of(*(x.half() for x in (one_number(0), one_number(*[0] * 128), one_number(*cancelling(1000, 1)))), 128),
+    outputs_of(
+        one_number(0).half(), one_number(*[0] * 128).half(), one_number(*cancelling(1000, 1)).half(), offset=128
+    ),
 )
 TENSORS = "q, k, v = (torch.empty(1, 2, 256, 64, dtype=torch.float16) for _ in range(3))"
 FLOAT32 = "q, k, v = (torch.empty(1, 1, 64, 16) for _ in range(3))"

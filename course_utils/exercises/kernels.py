@@ -117,7 +117,8 @@ def _placed(value: Any) -> Any:
         return value.cuda()
     length = 1 + sum((n - 1) * stride for n, stride in zip(value.shape, value.stride(), strict=True))
     memory = value.new_empty(AROUND + length + AROUND)
-    return value.set_(memory.as_strided(value.shape, value.stride(), AROUND).copy_(value))
+    memory.as_strided(value.shape, value.stride(), AROUND).copy_(value)
+    return value.set_(memory.untyped_storage(), AROUND, value.shape, value.stride())
 
 
 def _tensors(value: Any) -> list[Tensor]:
