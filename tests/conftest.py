@@ -1,6 +1,7 @@
 """Before anything is imported: the shapes in the signatures of the lessons and of what they share are enforced."""
 
 import ast
+import sys
 
 import jaxtyping
 import pytest
@@ -22,3 +23,9 @@ def no_hook(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels are not compiled, which takes seconds for each; the tests of the lesson compile all answers at once."""
     monkeypatch.setattr("course_utils.exercises.kernels.can_compile", lambda: False)
+
+
+@pytest.fixture
+def interrupts_may_get_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A time limit may interrupt code where Python can only report it (`__del__`); pytest would fail the test."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: None)

@@ -10,7 +10,7 @@ from course_utils.exercises.mutants import is_rejected, mutants_of
 from tests.answers import EXERCISES
 from tests.answers.equivalent import EQUIVALENT
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_hook", "no_compiler")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_hook", "no_compiler", "interrupts_may_get_lost")]
 
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.name)

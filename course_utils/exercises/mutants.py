@@ -182,7 +182,7 @@ def _statements(node: ast.stmt) -> Iterator[ast.AST | None]:
     if isinstance(node, ast.Return) and node.value is not None:
         values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
         for i, value in enumerate(values):
-            for text in _RESULT:
+            for text in () if isinstance(value, ast.Starred) else _RESULT:
                 new = ast.parse(text.format(ast.unparse(value)), mode="eval").body
                 yield ast.Return(_with(node.value, i, new))
         if len(values) > 1:
