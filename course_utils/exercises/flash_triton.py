@@ -381,6 +381,35 @@ ptr, row_stride, column_stride = k
         keys = tl.load(ptr + places * row_stride + columns, mask=places < n_keys, other=0.0)"""
 LOAD_KEYS = "keys = load_rows(k, start, n_keys, BLOCK_K, D, MASKED)"
 LOAD_VALUES = LOAD_KEYS.replace("keys =", "values =").replace("(k,", "(v,")
+
+
+def mistakes_of_both_loops(ex: Exercise) -> None:
+    """What goes wrong with the keys in the same way, forward and backward."""
+    ex.mistake(
+        "the mask is off by one",
+        {"[None, :] < n_visible": "[None, :] <= n_visible"},
+        hint="A query that sees n keys sees the keys 0 to n - 1: `<`, not `<=`.",
+    )
+    ex.mistake(
+        "the tail is not masked",
+        {LOAD_KEYS: LOAD_KEYS.replace("MASKED", "False")},
+        hint="The last block reaches past the last key, and what is read there belongs to somebody else. The last "
+        "argument of `load_rows` says whether a block may have a tail: MASKED.",
+    )
+    ex.mistake(
+        "no tail is masked",
+        {LOAD_KEYS: LOAD_KEYS.replace("MASKED", "False"), LOAD_VALUES: LOAD_VALUES.replace("MASKED", "False")},
+        hint="`load_rows(…, False)` reads whole blocks, but if MASKED the last one may reach past `n_keys`. Give "
+        "MASKED as the last argument, TAIL, for the keys and for the values.",
+    )
+    ex.mistake(
+        "32-bit offsets",
+        {LOAD_KEYS: FAR_KEYS},
+        hint="`start` and a stride have 32 bits, and so has their product: from 2 ** 31 on it is a negative number. "
+        "Multiply in 64 bits, `tl.cast(start, tl.int64) * stride`, or let `load_rows` do it.",
+    )
+
+
 NEW_MAX = "tl.maximum(row_max, tl.max(scores, axis=1))"
 
 ex.mistake(
@@ -421,29 +450,7 @@ ex.mistake(
     {HIDE: ""},
     hint="If MASKED, query i sees the keys before n_visible[i] only. The others get the score -inf.",
 )
-ex.mistake(
-    "the mask is off by one",
-    {"[None, :] < n_visible": "[None, :] <= n_visible"},
-    hint="A query that sees n keys sees the keys 0 to n - 1: `<`, not `<=`.",
-)
-ex.mistake(
-    "the tail is not masked",
-    {LOAD_KEYS: LOAD_KEYS.replace("MASKED", "False")},
-    hint="The last block reaches past the last key, and what is read there belongs to somebody else. The last argument "
-    "of `load_rows` says whether a block may have a tail: MASKED.",
-)
-ex.mistake(
-    "no tail is masked",
-    {LOAD_KEYS: LOAD_KEYS.replace("MASKED", "False"), LOAD_VALUES: LOAD_VALUES.replace("MASKED", "False")},
-    hint="`load_rows(…, False)` reads whole blocks, but if MASKED the last one may reach past `n_keys`. Give "
-    "MASKED as the last argument, TAIL, for the keys and for the values.",
-)
-ex.mistake(
-    "32-bit offsets",
-    {LOAD_KEYS: FAR_KEYS},
-    hint="`start` and a stride have 32 bits, and so has their product: from 2 ** 31 on it is a negative number. "
-    "Multiply in 64 bits, `tl.cast(start, tl.int64) * stride`, or let `load_rows` do it.",
-)
+mistakes_of_both_loops(ex)
 ex.mistake(
     "the sums are rounded to half precision",
     {"(weights.to(values.dtype), values)": "(weights.to(values.dtype), values).to(values.dtype)"},
@@ -563,29 +570,7 @@ ex.mistake(
     hint="If MASKED, query i sees the keys before n_visible[i] only. Behind the last key there are zeros, whose weight "
     "2 ** (0 - log_sum_exp) is not 0, and may be inf.",
 )
-ex.mistake(
-    "the mask is off by one",
-    {"[None, :] < n_visible": "[None, :] <= n_visible"},
-    hint="A query that sees n keys sees the keys 0 to n - 1: `<`, not `<=`.",
-)
-ex.mistake(
-    "the tail is not masked",
-    {LOAD_KEYS: LOAD_KEYS.replace("MASKED", "False")},
-    hint="The last block reaches past the last key, and what is read there belongs to somebody else. The last argument "
-    "of `load_rows` says whether a block may have a tail: MASKED.",
-)
-ex.mistake(
-    "no tail is masked",
-    {LOAD_KEYS: LOAD_KEYS.replace("MASKED", "False"), LOAD_VALUES: LOAD_VALUES.replace("MASKED", "False")},
-    hint="`load_rows(…, False)` reads whole blocks, but if MASKED the last one may reach past `n_keys`. Give "
-    "MASKED as the last argument, TAIL, for the keys and for the values.",
-)
-ex.mistake(
-    "32-bit offsets",
-    {LOAD_KEYS: FAR_KEYS},
-    hint="`start` and a stride have 32 bits, and so has their product: from 2 ** 31 on it is a negative number. "
-    "Multiply in 64 bits, `tl.cast(start, tl.int64) * stride`, or let `load_rows` do it.",
-)
+mistakes_of_both_loops(ex)
 ex.mistake(
     "the sums are rounded to half precision",
     {"(grad_scores.to(keys.dtype), keys)": "(grad_scores.to(keys.dtype), keys).to(keys.dtype)"},

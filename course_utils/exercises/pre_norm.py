@@ -4,10 +4,16 @@ import math
 
 import torch
 import torch.nn.functional as F
-from torch import nn
 
-from course_utils.exercises import Exercise, case, expect, normal
-from course_utils.exercises.transformer_block import block, doubled, halved, squared
+from course_utils.exercises import Exercise, case, normal
+from course_utils.exercises.transformer_block import (
+    block,
+    doubled,
+    expect_calls,
+    expect_pytorchs_block,
+    halved,
+    squared,
+)
 from course_utils.lessons import pre_norm, transformer_block
 
 # ---- pre_norm_block ------------------------------------------------------------------------------------------
@@ -52,35 +58,12 @@ ex.cases(
 
 @ex.check("a real block of PyTorch")
 def _(answer, rng):
-    torch.manual_seed(0)
-    theirs = nn.TransformerEncoderLayer(12, 3, 20, dropout=0.0, batch_first=True, norm_first=True)
-    for norm in (theirs.norm1, theirs.norm2):
-        nn.init.normal_(norm.weight), nn.init.normal_(norm.bias)
-    x = normal(2, 5, 12)
-
-    def attention(x):
-        return theirs.self_attn(x, x, x, need_weights=False)[0]
-
-    def mlp(x):
-        return theirs.linear2(torch.relu(theirs.linear1(x)))
-
-    expect(answer(x, attention, mlp, theirs.norm1, theirs.norm2).detach(), theirs(x).detach(), "the block's output")
+    expect_pytorchs_block(answer, norm_first=True)
 
 
 @ex.check("every part is called once, each norm before its part")
 def _(answer, rng):
-    asked = []
-
-    def named(name, part):
-        def call(x):
-            asked.append(name)
-            return part(x)
-
-        return call
-
-    x, *parts = block(2).args
-    answer(x, *map(named, ("attention", "mlp", "norm_1", "norm_2"), parts))
-    expect(asked, ["norm_1", "attention", "norm_2", "mlp"], "the calls")
+    expect_calls(answer, "norm_1", "attention", "norm_2", "mlp")
 
 
 FIRST, SECOND = "x = x + attention(norm_1(x))", "return x + mlp(norm_2(x))"

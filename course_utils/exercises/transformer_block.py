@@ -318,19 +318,10 @@ def block(*leading, tokens=5, d_model=6):
     return case(normal(*leading, tokens, d_model), *parts)
 
 
-ex.cases(
-    "one number that you can follow",
-    case(torch.tensor([[4.0]]), doubled, squared, halved, third)
-    .gives(torch.tensor([[14.0]]))
-    .noted("4 + 8 = 12, halved 6, then 6 + 36 = 42, a third of it 14"),
-)
-ex.promises(block, "leading", "sizes", "dtypes", "gradients", "device")
-
-
-@ex.check("a real block of PyTorch")
-def _(answer, rng):
+def expect_pytorchs_block(answer, norm_first):
+    """With the parts of PyTorch's block of this order, the answer gives what that block gives."""
     torch.manual_seed(0)
-    theirs = nn.TransformerEncoderLayer(12, 3, 20, dropout=0.0, batch_first=True)
+    theirs = nn.TransformerEncoderLayer(12, 3, 20, dropout=0.0, batch_first=True, norm_first=norm_first)
     for norm in (theirs.norm1, theirs.norm2):
         nn.init.normal_(norm.weight), nn.init.normal_(norm.bias)
     x = normal(2, 5, 12)
@@ -344,8 +335,8 @@ def _(answer, rng):
     expect(answer(x, attention, mlp, theirs.norm1, theirs.norm2).detach(), theirs(x).detach(), "the block's output")
 
 
-@ex.check("every part is called once, the attention first")
-def _(answer, rng):
+def expect_calls(answer, *wanted):
+    """The answer calls each part once, in this order."""
     asked = []
 
     def named(name, part):
@@ -357,7 +348,26 @@ def _(answer, rng):
 
     x, *parts = block(2).args
     answer(x, *map(named, ("attention", "mlp", "norm_1", "norm_2"), parts))
-    expect(asked, ["attention", "norm_1", "mlp", "norm_2"], "the calls")
+    expect(asked, [*wanted], "the calls")
+
+
+ex.cases(
+    "one number that you can follow",
+    case(torch.tensor([[4.0]]), doubled, squared, halved, third)
+    .gives(torch.tensor([[14.0]]))
+    .noted("4 + 8 = 12, halved 6, then 6 + 36 = 42, a third of it 14"),
+)
+ex.promises(block, "leading", "sizes", "dtypes", "gradients", "device")
+
+
+@ex.check("a real block of PyTorch")
+def _(answer, rng):
+    expect_pytorchs_block(answer, norm_first=False)
+
+
+@ex.check("every part is called once, the attention first")
+def _(answer, rng):
+    expect_calls(answer, "attention", "norm_1", "mlp", "norm_2")
 
 
 FIRST, SECOND = "x = norm_1(x + attention(x))", "return norm_2(x + mlp(x))"
