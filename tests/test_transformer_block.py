@@ -355,6 +355,12 @@ def test_32_blocks_learn_the_task() -> None:
     assert train_deep(32, pre_norm_block, LARGER, 1e-2, seed=0, steps=150) > 0.9
 
 
+@pytest.mark.slow
+def test_32_blocks_of_2017_learn_the_task() -> None:
+    assert train_deep(32, post_norm_block, 1.0, 2e-3, seed=0, steps=600) > 0.9
+    assert train_deep(32, without_residuals, 1.0, 1e-3, seed=0, steps=600) < 0.4
+
+
 def test_training_that_diverges_has_learned_nothing() -> None:
     assert train_deep(12, without_norms, LARGER, 1e-2, seed=0, steps=60) < 0.3
 

@@ -100,7 +100,7 @@ large = torch.tensor([[4000.0, 3999.0, -4000.0, 4001.0, 3998.0], [-4000.0, -4001
 ex.cases("scores of some thousands, of both signs", case(large, 2), case(large.flip(-1), 2), case(large, 5))
 hidden = torch.tensor([[HIDDEN, HIDDEN, HIDDEN, 1.0, 2.0], [1.0, 2.0, HIDDEN, HIDDEN, HIDDEN], [HIDDEN] * 5])
 ex.cases("scores of -inf: a whole block, and a whole row", *(case(hidden, size) for size in (2, 3, 1)))
-ex.promises(rows_of_scores, "leading", "sizes", "gradients", "device")
+ex.promises(rows_of_scores, "leading", "sizes", "dtypes", "gradients", "device")
 
 
 @ex.check("never more than one block of each row")
@@ -236,7 +236,7 @@ ex.cases(
 some_hidden = scores.masked_fill(normal(2, 5, 7, seed=2) < 0, HIDDEN)
 some_hidden[0, 1, :3], some_hidden[0, 2, 3:], some_hidden[1, 3] = HIDDEN, HIDDEN, HIDDEN
 ex.cases("queries that see nothing of A, of B, or of both", two_parts(some_hidden, values, 3))
-ex.promises(ex.inputs(queries=5, d_v=4), "leading", "sizes", "gradients", "device")
+ex.promises(ex.inputs(queries=5, d_v=4), "leading", "sizes", "dtypes", "gradients", "device")
 
 ex.mistake(
     "the mean of the two outputs",
